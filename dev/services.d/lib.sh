@@ -20,11 +20,16 @@ am_root() { [[ $(id -u) -eq 0 ]]; }
 apt_install() {
 	command -v apt-get >/dev/null || die "no apt-get here: install $* by hand"
 	am_root || die "not root: first run: apt-get install $*"
-	local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300)
+	local log=$dev_dir/apt.log
+	local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300)
 	local install=("${apt[@]}" install -y --no-install-recommends -o Dpkg::Use-Pty=0 "$@")
-	if "${install[@]}" >/dev/null 2>&1; then return; fi
-	"${apt[@]}" update >&2 || die "apt-get update: no package lists"
-	"${install[@]}" >&2 || die "apt-get install $*: see above"
+	"${install[@]}" >"$log" 2>&1 || {
+		"${apt[@]}" update >>"$log" 2>&1
+		"${install[@]}" >>"$log" 2>&1
+	} || {
+		tail -n 30 "$log" >&2
+		die "apt-get install $*: the end of $log is above"
+	}
 }
 
 # --- The user that servers run as ------------------------------------------------
@@ -38,14 +43,15 @@ ensure_service_user() {
 		useradd --system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin leat
 }
 
-# as_service COMMAND… runs the command as that user, without our locks, which a
-# server would otherwise hold for as long as it lives.
+# as_service COMMAND… runs the command as that user, in a folder that it may enter,
+# and without our locks, which a server would otherwise hold for as long as it lives.
 as_service() {
-	if am_root; then
-		setpriv --reuid=leat --regid=leat --clear-groups -- "$@" 8>&- 9>&-
-	else
-		"$@" 8>&- 9>&-
-	fi
+	(
+		exec 8>&- 9>&-
+		cd /
+		am_root || exec "$@"
+		exec setpriv --reuid=leat --regid=leat --clear-groups -- "$@"
+	)
 }
 
 # service_dir PATH [MODE] makes a folder that belongs to that user.

