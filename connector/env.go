@@ -1,0 +1,101 @@
+package connector
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/leatdata/leat/record"
+)
+
+// Env is all that a connector is handed besides its configuration. Every field is set.
+type Env struct {
+	Log       *slog.Logger
+	Now       func() time.Time // the run's clock, so that a replay is reproducible
+	Roundtrip func(op string)  // count a real call to the system, retries too
+	Parent    map[string]any   // values of the parent record, for a child source; nil: a root
+	// Go starts a goroutine that the engine waits for: a replacement generation starts only after all of them ended. It is refused
+	// after Close.
+	Go func(f func(ctx context.Context)) error
+}
+
+// Secret is a value that never shows: it prints as *** in every format.
+type Secret string
+
+// Reveal returns the value. Only the call that hands it to a driver may use it.
+func (s Secret) Reveal() string { return string(s) }
+
+// String returns ***, or nothing where there is no secret.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return "***"
+}
+
+// GoString hides the value from %#v.
+func (s Secret) GoString() string { return `"` + s.String() + `"` }
+
+// MarshalText hides the value from JSON, YAML and logs.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// LogValue hides the value from slog.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// Split is an independent part of a source.
+type Split struct {
+	ID       string // stable
+	From, To []byte // key range, From exclusive, To inclusive; nil: open
+}
+
+// Dataset is what discovery tells of one dataset.
+type Dataset struct {
+	Name   string
+	Schema *record.Schema
+	Rows   int64             // estimate; -1: unknown
+	Bytes  int64             // estimate of what will be read; -1: unknown
+	Patch  map[string]string // options that select exactly this dataset; no credentials
+}
+
+// ProbeStatus is the outcome of a probe.
+type ProbeStatus uint8
+
+// The outcomes.
+const (
+	Pass ProbeStatus = iota
+	Warn
+	Fail
+)
+
+// String returns pass, warn or fail.
+func (s ProbeStatus) String() string { return name(int(s), "pass", "warn", "fail") }
+
+// Probe is one thing that was checked.
+type Probe struct {
+	Name   string
+	Status ProbeStatus
+	Detail string
+	Fix    string // exactly what to type; empty for Pass
+}
+
+// Lag is how far a source is behind; -1: unknown.
+type Lag struct {
+	Bytes, Events int64
+	Age           time.Duration
+}
+
+// As finds capability T in v or in what v wraps.
+func As[T any](v any) (T, bool) {
+	for v != nil {
+		if t, ok := v.(T); ok {
+			return t, true
+		}
+		u, ok := v.(interface{ Unwrap() any })
+		if !ok {
+			break
+		}
+		v = u.Unwrap()
+	}
+	var none T
+	return none, false
+}

@@ -1,0 +1,78 @@
+package connector
+
+import (
+	"context"
+
+	"github.com/leatdata/leat/record"
+)
+
+// SinkStart is a sink's start request.
+type SinkStart struct {
+	Pipeline  string // stable name; with Lane the key of what a position store keeps
+	Lane      string
+	Run       string // the run being served: a replace that was begun by another run is discarded
+	Fence     uint64 // grows with every owner; a sink that saw a higher one refuses with class ClassFenced
+	Guarantee Guarantee
+	Mode      WriteMode
+}
+
+// Sink writes batches. Methods are never called concurrently; a value is one generation.
+type Sink interface {
+	Start(ctx context.Context, s SinkStart) error
+	// Write takes a batch, and may buffer it. The first batch of a dataset makes the dataset exist. Rows that the target refuses
+	// are reported as *RowErrors where the sink is a RowRejecter: then all other rows are written. Any other error poisons the
+	// value: nothing that was not yet durable becomes durable.
+	Write(ctx context.Context, b *record.Batch) error
+	// Flush returns when everything written survives loss of power. A PositionStore is asked for Commit instead.
+	Flush(ctx context.Context) error
+	// Close releases everything; what was not flushed or committed is rolled back. It is safe after a failed Start and may be
+	// called more than once.
+	Close(ctx context.Context) error
+}
+
+// SinkConfig is the typed configuration of a sink, and builds it; see SourceConfig.
+type SinkConfig interface {
+	Contract() (SinkContract, error)
+	Identity() map[string]string
+	Open(env Env) (Sink, error)
+}
+
+// Capabilities of a sink.
+type (
+	// PositionStore commits what was written since the last commit together with the lane's progress, in one transaction, under
+	// the start's fence.
+	PositionStore interface {
+		Commit(ctx context.Context, p record.Progress) error
+		// Committed reads the progress of the lane that Start named; false: none. A read error is never "none".
+		Committed(ctx context.Context) (record.Progress, bool, error)
+	}
+	// Finisher makes visible what becomes visible only as a whole: the files, or the replacement of a dataset (mode Replace).
+	// The engine calls it once, after the last Write, when the whole bounded run was written; with a PositionStore the progress
+	// (Done) is committed in the same transaction. It is idempotent: after an unknown outcome it is called again.
+	Finisher interface {
+		Finish(ctx context.Context, p record.Progress) error
+	}
+	// Mapper says how the columns of a dataset will be stored. It may look at the target, changes nothing, and is called
+	// before Start.
+	Mapper interface {
+		Map(ctx context.Context, s *record.Schema) ([]Mapping, error)
+	}
+	// Evolver applies an additive change or a widening, idempotently, also on replay. The engine calls it before the first Write
+	// of a batch whose schema differs from the last one of that dataset.
+	Evolver interface {
+		Evolve(ctx context.Context, from, to *record.Schema) error
+	}
+	// RowRejecter promises that Write reports refused rows as *RowErrors and writes the others.
+	RowRejecter interface {
+		RejectsRows()
+	}
+	// Seeder keeps which datasets were seeded by a complete snapshot.
+	Seeder interface {
+		Seeded(ctx context.Context, datasets []string) (missing []string, err error)
+		MarkSeeded(ctx context.Context, dataset string) error
+	}
+	// Readback hands out the configuration of a source over what the sink wrote.
+	Readback interface {
+		Readback(dataset string) (SourceConfig, error)
+	}
+)

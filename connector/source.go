@@ -1,0 +1,127 @@
+package connector
+
+import (
+	"context"
+
+	"github.com/leatdata/leat/record"
+)
+
+// Limit is what one Read should return at most. Rows 0: do not split, one batch for the whole result. Both are targets that only
+// a replay unit that can't be cut may exceed, up to the contract's hard limits.
+type Limit struct {
+	Rows  int
+	Bytes int64
+}
+
+// Origin says what a start position is.
+type Origin uint8
+
+// The origins.
+const (
+	Initial     Origin = iota // the configured default; Position is zero
+	Initialised               // a default that was resolved once and saved before the first read
+	Resume                    // a saved position; Attempt is nonzero
+)
+
+// From says where a source starts.
+type From struct {
+	Origin   Origin
+	Attempt  uint64 // the attempt that saved Position; nonzero exactly where Origin is Resume
+	Position record.Position
+}
+
+// SourceStart is a start request. The engine validates it before any I/O, see Validate.
+type SourceStart struct {
+	From      From
+	Guarantee Guarantee
+	Datasets  []string          // resolved selection; empty: all that the configuration selects
+	Splits    []Split           // empty: the whole
+	Cuts      []record.Position // a batch must end exactly at each of these that lies ahead, so that a lane can skip what it has
+}
+
+// Source reads batches. Methods are never called concurrently. A value is one generation: after an error or a cancelled call it is
+// closed and replaced, unless its contract says that cancelling is safe.
+type Source interface {
+	// Start installs the position and makes the source active in one step. After an error nothing is left behind outside; the
+	// value is closed and discarded.
+	Start(ctx context.Context, s SourceStart) error
+	// Read returns the next batch; nil and no error: nothing now; io.EOF: a bounded source is done. A bounded source returns at
+	// least one batch, if an empty one, for every dataset, so that sinks learn its schema. The position of the last batch before
+	// io.EOF covers all that came before it.
+	Read(ctx context.Context, want Limit) (*record.Batch, error)
+	// Close releases everything. It is safe after a failed Start and may be called more than once.
+	Close(ctx context.Context) error
+}
+
+// SourceConfig is the typed configuration of a source, and builds it. Implementations are pointers to structs whose exported
+// fields are options, see [Options].
+type SourceConfig interface {
+	// Contract says what a source of exactly this configuration promises. Pure: no I/O, the same answer each time. It also
+	// validates the configuration.
+	Contract() (SourceContract, error)
+	// Identity returns the options that decide what the positions mean (which tables, which query), never endpoints, credentials
+	// or buffer sizes. Pure.
+	Identity() map[string]string
+	// Open builds the source without I/O.
+	Open(env Env) (Source, error)
+}
+
+// Capabilities of a source.
+type (
+	// Acknowledger releases upstream what is durable in every sink and saved. Idempotent; an older position is ignored; one
+	// that was never delivered is an error.
+	Acknowledger interface {
+		Acknowledge(ctx context.Context, p record.Position) error
+	}
+	// Notifier has a channel that says that Read may have something. Lost and spurious wake-ups do no harm.
+	Notifier interface {
+		Ready() <-chan struct{}
+	}
+	// Positions orders the source's positions. Pure; may be called before Start.
+	Positions interface {
+		// Compare returns -1, 0 or 1; false where the two can't be ordered.
+		Compare(a, b record.Position) (order int, ok bool)
+		// Migrate reads a position of an older shape; an error of class ClassPosition refuses a newer shape or another
+		// source's position.
+		Migrate(p record.Position) (record.Position, error)
+	}
+	// Originator resolves the configured default start to a position, reading metadata only. The engine saves it before the
+	// first read.
+	Originator interface {
+		ResolveOrigin(ctx context.Context) (record.Position, error)
+	}
+	// Anchor makes the server-side resume point exist and returns it, consuming nothing.
+	Anchor interface {
+		Anchor(ctx context.Context) (record.Position, error)
+	}
+	// Discoverer lists the datasets that the configuration selects, with schema, key and estimates. It reads catalogues, or a
+	// bounded sample of files; it is called before Start, and what it saw of a stream is not lost for Read.
+	Discoverer interface {
+		Discover(ctx context.Context) ([]Dataset, error)
+	}
+	// Snapshotter cuts a dataset into chunks and reads them. Both methods may be called concurrently with all others, each on a
+	// connection of its own.
+	Snapshotter interface {
+		// PlanChunks yields consecutive chunks in key order that cover everything behind after (nil: from the beginning) to
+		// the open end, each of about target bytes.
+		PlanChunks(ctx context.Context, dataset string, after []byte, target int64) ChunkSeq
+		// ReadChunk reads one chunk in one consistent transaction. Batches have no position.
+		ReadChunk(ctx context.Context, c record.Chunk, emit func(*record.Batch) error) error
+	}
+	// Splitter lists independent parts with stable ids; target is a hint of how many.
+	Splitter interface {
+		Splits(ctx context.Context, target int) ([]Split, error)
+	}
+	// Checker looks for what would go wrong, with the fix of each. It changes nothing and consumes nothing. Sinks have it too.
+	Checker interface {
+		Check(ctx context.Context) ([]Probe, error)
+	}
+	// LagReporter says how far behind the source is. Cheap and read-only; an error never fails a run.
+	LagReporter interface {
+		Lag(ctx context.Context) (Lag, error)
+	}
+	// Named is a dataset's URI for lineage, by the OpenLineage naming rules, without credentials. Sinks have it too.
+	Named interface {
+		URI(dataset string) string
+	}
+)

@@ -1,0 +1,250 @@
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+)
+
+// Txn is a run of rows that came from one source transaction.
+type Txn struct {
+	Rows     int
+	Position Position  // of the transaction's end
+	Time     time.Time // of its commit, on the source's clock
+}
+
+// Batch is an immutable run of rows of one dataset. Every lane shares it; nobody changes it.
+type Batch struct {
+	Schema    *Schema
+	Truncate  bool              // empty the dataset before the rows
+	Rows      arrow.RecordBatch // one row per change: the image after it (Delete: before it); nil: no rows
+	Ops       []Op              // nil: all Insert
+	Old       arrow.RecordBatch // nil, or same row count: the image before, null where unknown
+	Unchanged map[int][]uint64  // column -> bitmap of rows whose value the source did not send
+	Txns      []Txn             // nil for plain reads
+	Rejects   []Reject          // rows of this stretch of input that could not be read
+	Changes   int               // source changes this was built from; 0 for snapshot rows
+	Size      int64             // bytes of the source that were read for it; 0: unknown
+	Chunk     *Chunk            // set on snapshot rows
+	Position  Position          // zero inside a replay unit
+}
+
+// Chunk says which part of a dataset's snapshot rows are, and which transactions they already include.
+type Chunk struct {
+	Dataset  string          `json:"dataset"`
+	From     json.RawMessage `json:"from,omitempty"` // key range, From exclusive, To inclusive; nil: open end
+	To       json.RawMessage `json:"to,omitempty"`
+	Snapshot Position        `json:"snapshot"`
+}
+
+// Reject is one row that could not be carried, with all that a person needs to find it and to replay it.
+type Reject struct {
+	Dataset string          `json:"dataset"`
+	Line    int64           `json:"line,omitempty"`   // 1-based line or row number in a file; 0: none
+	Offset  int64           `json:"offset,omitempty"` // byte offset in a file; meaningful with Line
+	Key     json.RawMessage `json:"key,omitempty"`    // JSON object of the key columns
+	Column  string          `json:"column,omitempty"`
+	Value   string          `json:"value,omitempty"` // text form, shortened
+	Class   string          `json:"class"`           // bad_syntax, bad_value, not_representable, refused_by_sink …
+	Message string          `json:"message"`
+	Raw     []byte          `json:"raw,omitempty"` // the original row: the file's bytes, or a JSON object of the columns
+}
+
+// Error makes the reject readable as one line: where, which column, which value, and why.
+func (r Reject) Error() string {
+	s := r.Dataset
+	if r.Line > 0 {
+		s += fmt.Sprintf(", line %d (byte %d)", r.Line, r.Offset)
+	}
+	if len(r.Key) > 0 {
+		s += ", key " + string(r.Key)
+	}
+	if r.Column != "" {
+		s += fmt.Sprintf(", column %q", r.Column)
+	}
+	if r.Value != "" {
+		s += fmt.Sprintf(", value %q", r.Value)
+	}
+	return s + ": " + r.Message
+}
+
+// NumRows returns the number of rows; a batch without rows has 0.
+func (b *Batch) NumRows() int {
+	if b.Rows == nil {
+		return 0
+	}
+	return int(b.Rows.NumRows())
+}
+
+// Op returns what happened to row i.
+func (b *Batch) Op(i int) Op {
+	if b.Ops == nil {
+		return Insert
+	}
+	return b.Ops[i]
+}
+
+// Bytes returns how much memory the rows keep alive, in bytes: what queues are bounded by.
+func (b *Batch) Bytes() int64 {
+	n := int64(256)
+	for _, rb := range []arrow.RecordBatch{b.Rows, b.Old} {
+		if rb == nil {
+			continue
+		}
+		for _, c := range rb.Columns() {
+			n += int64(c.Data().SizeInBytes())
+		}
+	}
+	for _, r := range b.Rejects {
+		n += int64(len(r.Raw) + len(r.Message) + len(r.Value))
+	}
+	return n + int64(len(b.Ops))
+}
+
+// Keep returns a batch with only the rows i for which keep(i) is true, in order; all else stays. It returns b itself where every
+// row is kept.
+func (b *Batch) Keep(keep func(i int) bool) (*Batch, error) {
+	var runs [][2]int64 // half-open
+	n := b.NumRows()
+	kept := 0
+	for i := range n {
+		if !keep(i) {
+			continue
+		}
+		kept++
+		if len(runs) > 0 && runs[len(runs)-1][1] == int64(i) {
+			runs[len(runs)-1][1]++
+			continue
+		}
+		runs = append(runs, [2]int64{int64(i), int64(i) + 1})
+	}
+	if kept == n {
+		return b, nil
+	}
+	out := *b
+	var err error
+	if out.Rows, err = takeRuns(b.Rows, runs); err != nil {
+		return nil, err
+	}
+	if b.Old != nil {
+		if out.Old, err = takeRuns(b.Old, runs); err != nil {
+			return nil, err
+		}
+	}
+	out.Ops = nil
+	if b.Ops != nil {
+		out.Ops = make([]Op, 0, kept)
+		for _, r := range runs {
+			out.Ops = append(out.Ops, b.Ops[r[0]:r[1]]...)
+		}
+	}
+	out.Unchanged = takeBitmaps(b.Unchanged, runs, kept)
+	out.Txns = takeTxns(b.Txns, runs)
+	return &out, nil
+}
+
+func takeRuns(rb arrow.RecordBatch, runs [][2]int64) (arrow.RecordBatch, error) {
+	if len(runs) == 1 {
+		return rb.NewSlice(runs[0][0], runs[0][1]), nil
+	}
+	cols := make([]arrow.Array, rb.NumCols())
+	rows := int64(0)
+	for _, r := range runs {
+		rows += r[1] - r[0]
+	}
+	for c := range cols {
+		parts := make([]arrow.Array, len(runs))
+		for i, r := range runs {
+			parts[i] = array.NewSlice(rb.Column(c), r[0], r[1])
+		}
+		if len(parts) == 0 {
+			cols[c] = array.NewSlice(rb.Column(c), 0, 0)
+			continue
+		}
+		joined, err := array.Concatenate(parts, memory.DefaultAllocator)
+		if err != nil {
+			return nil, fmt.Errorf("joining rows of column %q: %w", rb.ColumnName(c), err)
+		}
+		cols[c] = joined
+	}
+	return array.NewRecordBatch(rb.Schema(), cols, rows), nil
+}
+
+func takeBitmaps(in map[int][]uint64, runs [][2]int64, kept int) map[int][]uint64 {
+	if in == nil {
+		return nil
+	}
+	out := make(map[int][]uint64, len(in))
+	for col, bits := range in {
+		dst, at := make([]uint64, (kept+63)/64), 0
+		for _, r := range runs {
+			for i := r[0]; i < r[1]; i++ {
+				if bits[i/64]>>(i%64)&1 == 1 {
+					dst[at/64] |= 1 << (at % 64)
+				}
+				at++
+			}
+		}
+		out[col] = dst
+	}
+	return out
+}
+
+// takeTxns keeps every transaction, also one that lost all its rows: its end is still a fact of the stream.
+func takeTxns(in []Txn, runs [][2]int64) []Txn {
+	if in == nil {
+		return nil
+	}
+	out := make([]Txn, len(in))
+	from := int64(0)
+	for i, t := range in {
+		to := from + int64(t.Rows)
+		out[i] = t
+		out[i].Rows = 0
+		for _, r := range runs {
+			out[i].Rows += int(max(0, min(to, r[1])-max(from, r[0])))
+		}
+		from = to
+	}
+	return out
+}
+
+// IsUnchanged reports whether the source did not send the value of column col in row i.
+func (b *Batch) IsUnchanged(col, i int) bool {
+	bits, ok := b.Unchanged[col]
+	return ok && bits[i/64]>>(i%64)&1 == 1
+}
+
+// KeyJSON returns the key of row i as a JSON object, or nil where the dataset has no key.
+func (b *Batch) KeyJSON(i int) json.RawMessage {
+	if len(b.Schema.Key) == 0 || b.Rows == nil {
+		return nil
+	}
+	return rowJSON(b.Rows, b.Schema.Key, i)
+}
+
+// RowJSON returns row i as a JSON object of all columns: the original that a dead letter keeps.
+func (b *Batch) RowJSON(i int) json.RawMessage {
+	cols := make([]int, b.Rows.NumCols())
+	for c := range cols {
+		cols[c] = c
+	}
+	return rowJSON(b.Rows, cols, i)
+}
+
+func rowJSON(rb arrow.RecordBatch, cols []int, i int) json.RawMessage {
+	out := []byte{'{'}
+	for n, c := range cols {
+		if n > 0 {
+			out = append(out, ',')
+		}
+		out = AppendJSONString(out, rb.ColumnName(c))
+		out = append(out, ':')
+		out = AppendJSON(out, rb.Column(c), i)
+	}
+	return append(out, '}')
+}

@@ -1,0 +1,737 @@
+package record
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/decimal128"
+	"github.com/apache/arrow-go/v18/arrow/decimal256"
+	"github.com/google/uuid"
+)
+
+// ParseText appends to b the value that s is the canonical text form of, see AppendText. Nothing is appended where it returns an
+// error: text that is no value of the type, or one that the type can't hold exactly. The builder's type must be of the vocabulary.
+func ParseText(b array.Builder, s string) error {
+	switch b := b.(type) {
+	case *array.StringBuilder:
+		if !utf8.ValidString(s) {
+			return errors.New("text is not valid UTF-8")
+		}
+		b.Append(s)
+		return nil
+	case *array.BooleanBuilder:
+		v, err := parseBool(s)
+		if err != nil {
+			return err
+		}
+		b.Append(v)
+		return nil
+	case *array.BinaryBuilder:
+		v, err := parseHex(s)
+		if err != nil {
+			return err
+		}
+		b.Append(v)
+		return nil
+	case *array.FixedSizeBinaryBuilder:
+		v, err := parseHex(s)
+		if err != nil {
+			return err
+		}
+		return appendFixed(b, v)
+	case *array.ListBuilder, *array.StructBuilder, *array.MapBuilder:
+		return ParseJSON(b, []byte(s))
+	}
+	if st, ext := storageBuilder(b); ext {
+		return parseExtText(b, st, s)
+	}
+	return parseScalar(b, s)
+}
+
+// storageBuilder returns the builder of an extension type's storage.
+func storageBuilder(b array.Builder) (array.Builder, bool) {
+	eb, ok := b.(interface{ StorageBuilder() array.Builder })
+	if !ok {
+		return nil, false
+	}
+	return eb.StorageBuilder(), true
+}
+
+func appendFixed(b *array.FixedSizeBinaryBuilder, v []byte) error {
+	if w := b.Type().(*arrow.FixedSizeBinaryType).ByteWidth; len(v) != w { //nolint:forcetypeassert // by construction
+		return fmt.Errorf("%d bytes, want exactly %d", len(v), w)
+	}
+	b.Append(v)
+	return nil
+}
+
+func parseBool(s string) (bool, error) {
+	switch s {
+	case "true", "t":
+		return true, nil
+	case "false", "f":
+		return false, nil
+	}
+	return false, fmt.Errorf("%q is no boolean: want true or false", s)
+}
+
+func parseHex(s string) ([]byte, error) {
+	digits, ok := strings.CutPrefix(s, `\x`)
+	if !ok {
+		return nil, fmt.Errorf(`%q is no binary value: want \x and hex digits`, s)
+	}
+	v, err := hex.DecodeString(digits)
+	if err != nil {
+		return nil, fmt.Errorf("%q is no binary value: %w", s, err)
+	}
+	return v, nil
+}
+
+func parseExtText(b, st array.Builder, s string) error {
+	switch st := st.(type) {
+	case *array.StringBuilder:
+		return parseExtString(b, st, s)
+	case *array.Date32Builder:
+		if v, ok := parseInfinity(s, math.MinInt32, math.MaxInt32); ok {
+			st.Append(arrow.Date32(v))
+			return nil
+		}
+		return parseScalar(st, s)
+	case *array.TimestampBuilder:
+		if v, ok := parseInfinity(s, math.MinInt64, math.MaxInt64); ok {
+			st.Append(arrow.Timestamp(v))
+			return nil
+		}
+		return parseScalar(st, s)
+	case *array.FixedSizeBinaryBuilder:
+		if _, ours := b.Type().(*ExtType); ours {
+			v, err := ParseInterval(s)
+			if err != nil {
+				return err
+			}
+			st.Append(v.Bytes())
+			return nil
+		}
+		id, err := uuid.Parse(s)
+		if err != nil {
+			return fmt.Errorf("%q is no uuid", s)
+		}
+		st.Append(id[:])
+		return nil
+	default:
+		return ParseJSON(b, []byte(s))
+	}
+}
+
+func parseInfinity(s string, lowest, highest int64) (int64, bool) {
+	switch s {
+	case infinity:
+		return highest, true
+	case negInfinity:
+		return lowest, true
+	}
+	return 0, false
+}
+
+// parseExtString checks the text of the types that are kept as text.
+func parseExtString(b array.Builder, st *array.StringBuilder, s string) error {
+	t, err := TypeOf(b.Type())
+	if err != nil {
+		return err
+	}
+	switch {
+	case !utf8.ValidString(s):
+		return errors.New("text is not valid UTF-8")
+	case t.Kind == Numeric:
+		if s, err = CanonicalNumeric(s); err != nil {
+			return err
+		}
+	case t.Kind == JSON:
+		if err := CheckJSON([]byte(s)); err != nil {
+			return err
+		}
+	case t.Kind == Bits && strings.Trim(s, "01") != "":
+		return fmt.Errorf("%q is no bit string", s)
+	case t.Kind == Enum && t.Labels != nil && !contains(t.Labels, s):
+		return fmt.Errorf("%q is no label of %s: %q", s, t.Name, t.Labels)
+	}
+	st.Append(s)
+	return nil
+}
+
+func contains(list []string, s string) bool {
+	for _, l := range list {
+		if l == s {
+			return true
+		}
+	}
+	return false
+}
+
+// maxNumericDigits bounds what an exponent may expand to: more than any database holds.
+const maxNumericDigits = 150_000
+
+// CanonicalNumeric returns the canonical text of a number: an optional minus, digits without leading zeros, and, where there is
+// a point, the digits behind it as they are. It reads exponents, a plus sign, and NaN, Infinity, inf in any case.
+func CanonicalNumeric(s string) (string, error) {
+	bad := fmt.Errorf("%q is no number", s)
+	switch strings.ToLower(s) {
+	case "nan":
+		return "NaN", nil
+	case "infinity", "inf", "+infinity", "+inf":
+		return "Infinity", nil
+	case "-infinity", "-inf":
+		return "-Infinity", nil
+	}
+	body, neg := strings.CutPrefix(s, "-")
+	if !neg {
+		body = strings.TrimPrefix(body, "+")
+	}
+	exp := 0
+	if at := strings.IndexAny(body, "eE"); at >= 0 {
+		var err error
+		if exp, err = strconv.Atoi(body[at+1:]); err != nil || exp > maxNumericDigits || exp < -maxNumericDigits {
+			return "", bad
+		}
+		body = body[:at]
+	}
+	whole, frac, _ := strings.Cut(body, ".")
+	if whole+frac == "" || strings.Trim(whole+frac, "0123456789") != "" {
+		return "", bad
+	}
+	if exp > 0 {
+		frac += strings.Repeat("0", max(0, exp-len(frac)))
+		whole, frac = whole+frac[:exp], frac[exp:]
+	}
+	if exp < 0 {
+		whole = strings.Repeat("0", max(0, -exp-len(whole))) + whole
+		cut := len(whole) + exp
+		whole, frac = whole[:cut], whole[cut:]+frac
+	}
+	whole = strings.TrimLeft(whole, "0")
+	if whole == "" {
+		whole = "0"
+	}
+	if frac != "" {
+		whole += "." + frac
+	}
+	if neg && strings.Trim(whole, "0.") != "" {
+		whole = "-" + whole
+	}
+	return whole, nil
+}
+
+// unscaled returns the digits of a canonical number at the given scale, and whether that is exact.
+func unscaled(canonical string, scale int32) (string, bool) {
+	whole, frac, _ := strings.Cut(canonical, ".")
+	if scale < 0 {
+		keep := len(whole) + int(scale)
+		if strings.Trim(frac, "0") != "" || keep < 0 || strings.Trim(whole[keep:], "0-") != "" {
+			return "", false
+		}
+		return whole[:keep], true
+	}
+	if len(frac) > int(scale) {
+		if strings.Trim(frac[scale:], "0") != "" {
+			return "", false
+		}
+		frac = frac[:scale]
+	}
+	return whole + frac + strings.Repeat("0", int(scale)-len(frac)), true
+}
+
+func parseDecimal(s string, precision, scale int32) (string, error) {
+	c, err := CanonicalNumeric(s)
+	if err != nil {
+		return "", err
+	}
+	digits, exact := unscaled(c, scale)
+	significant := strings.TrimLeft(strings.TrimPrefix(digits, "-"), "0")
+	if !exact || strings.ContainsAny(digits, "NI") || len(significant) > int(precision) {
+		return "", fmt.Errorf("%q does not fit decimal(%d,%d) exactly", s, precision, scale)
+	}
+	return digits, nil
+}
+
+func parseScalar(b array.Builder, s string) error {
+	switch b := b.(type) {
+	case *array.Int8Builder:
+		return parseInt(s, 8, func(v int64) { b.Append(int8(v)) })
+	case *array.Int16Builder:
+		return parseInt(s, 16, func(v int64) { b.Append(int16(v)) })
+	case *array.Int32Builder:
+		return parseInt(s, 32, func(v int64) { b.Append(int32(v)) })
+	case *array.Int64Builder:
+		return parseInt(s, 64, b.Append)
+	case *array.Uint8Builder:
+		return parseUint(s, 8, func(v uint64) { b.Append(uint8(v)) })
+	case *array.Uint16Builder:
+		return parseUint(s, 16, func(v uint64) { b.Append(uint16(v)) })
+	case *array.Uint32Builder:
+		return parseUint(s, 32, func(v uint64) { b.Append(uint32(v)) })
+	case *array.Uint64Builder:
+		return parseUint(s, 64, b.Append)
+	case *array.Float32Builder:
+		return parseFloat(s, 32, func(v float64) { b.Append(float32(v)) })
+	case *array.Float64Builder:
+		return parseFloat(s, 64, b.Append)
+	case *array.Decimal128Builder:
+		return parseDecimal128(b, s)
+	case *array.Decimal256Builder:
+		return parseDecimal256(b, s)
+	default:
+		return parseTemporal(b, s)
+	}
+}
+
+func parseInt(s string, bits int, add func(int64)) error {
+	v, err := strconv.ParseInt(s, 10, bits)
+	if err != nil {
+		return numberError(s, err, "int", bits)
+	}
+	add(v)
+	return nil
+}
+
+func parseUint(s string, bits int, add func(uint64)) error {
+	v, err := strconv.ParseUint(s, 10, bits)
+	if err != nil {
+		return numberError(s, err, "uint", bits)
+	}
+	add(v)
+	return nil
+}
+
+func numberError(s string, err error, name string, bits int) error {
+	if errors.Is(err, strconv.ErrRange) {
+		return fmt.Errorf("%s is out of the range of %s%d", s, name, bits)
+	}
+	return fmt.Errorf("%q is no whole number", s)
+}
+
+func parseFloat(s string, bits int, add func(float64)) error {
+	v, err := strconv.ParseFloat(s, bits)
+	if err != nil || strings.ContainsAny(s, "xX_") {
+		return fmt.Errorf("%q is no number of float%d", s, bits)
+	}
+	add(v)
+	return nil
+}
+
+func parseDecimal128(b *array.Decimal128Builder, s string) error {
+	t := b.Type().(*arrow.Decimal128Type) //nolint:forcetypeassert // by construction
+	digits, err := parseDecimal(s, t.Precision, t.Scale)
+	if err != nil {
+		return err
+	}
+	if v, err := strconv.ParseInt(digits, 10, 64); err == nil {
+		b.Append(decimal128.FromI64(v))
+		return nil
+	}
+	n, err := decimal128.FromString(digits, t.Precision, 0)
+	if err != nil {
+		return fmt.Errorf("%q does not fit %s: %w", s, t, err)
+	}
+	b.Append(n)
+	return nil
+}
+
+func parseDecimal256(b *array.Decimal256Builder, s string) error {
+	t := b.Type().(*arrow.Decimal256Type) //nolint:forcetypeassert // by construction
+	digits, err := parseDecimal(s, t.Precision, t.Scale)
+	if err != nil {
+		return err
+	}
+	n, err := decimal256.FromString(digits, t.Precision, 0)
+	if err != nil {
+		return fmt.Errorf("%q does not fit %s: %w", s, t, err)
+	}
+	b.Append(n)
+	return nil
+}
+
+func parseTemporal(b array.Builder, s string) error {
+	switch b := b.(type) {
+	case *array.Date32Builder:
+		days, err := ParseDate(s)
+		if err != nil {
+			return err
+		}
+		b.Append(arrow.Date32(days))
+	case *array.Time32Builder:
+		v, err := ParseTime(s, b.Type().(*arrow.Time32Type).Unit) //nolint:forcetypeassert // by construction
+		if err != nil {
+			return err
+		}
+		b.Append(arrow.Time32(v))
+	case *array.Time64Builder:
+		v, err := ParseTime(s, b.Type().(*arrow.Time64Type).Unit) //nolint:forcetypeassert // by construction
+		if err != nil {
+			return err
+		}
+		b.Append(arrow.Time64(v))
+	case *array.TimestampBuilder:
+		t := b.Type().(*arrow.TimestampType) //nolint:forcetypeassert // by construction
+		v, zoned, err := ParseTimestamp(s, t.Unit)
+		if err != nil {
+			return err
+		}
+		if zoned != (t.TimeZone != "") {
+			return fmt.Errorf("timestamp %q: a zone is given and the column is zone-less, or the other way round", s)
+		}
+		b.Append(arrow.Timestamp(v))
+	case *array.DurationBuilder:
+		v, err := parseDuration(s, b.Type().(*arrow.DurationType).Unit) //nolint:forcetypeassert // by construction
+		if err != nil {
+			return err
+		}
+		b.Append(arrow.Duration(v))
+	default:
+		return fmt.Errorf("reading text as %s is not supported", b.Type())
+	}
+	return nil
+}
+
+func parseDuration(s string, u arrow.TimeUnit) (int64, error) {
+	bad := fmt.Errorf("%q is no duration in %s: want ISO 8601 such as PT1H2M3.5S", s, u)
+	body, neg := strings.CutPrefix(s, "-")
+	body, ok := strings.CutPrefix(body, "PT")
+	if !ok || body == "" {
+		return 0, bad
+	}
+	per, digits := unitsPerSecond(u)
+	total := int64(0)
+	for _, unit := range []struct {
+		suffix  string
+		seconds int64
+	}{{"H", 3600}, {"M", 60}, {"S", 1}} {
+		num, rest, found := strings.Cut(body, unit.suffix)
+		if !found {
+			continue
+		}
+		body = rest
+		whole, frac, hasFrac := strings.Cut(num, ".")
+		n, err := parseDigits(whole)
+		f, errF := parseFraction(frac, digits)
+		if err != nil || errF != nil || (hasFrac && unit.seconds != 1) {
+			return 0, bad
+		}
+		if neg {
+			n, f = -n, -f
+		}
+		if total, ok = addChecked(n, unit.seconds*per, total+f); !ok {
+			return 0, bad
+		}
+	}
+	if body != "" {
+		return 0, bad
+	}
+	return total, nil
+}
+
+// maxJSONDepth bounds how deeply documents may nest: deeper ones are an error, not a crash.
+const maxJSONDepth = 1_000
+
+// CheckJSON reports what is wrong with one JSON document: its syntax, more nesting than 1,000 levels, bytes that are no UTF-8, or
+// half of a surrogate pair.
+func CheckJSON(doc []byte) error {
+	if !utf8.Valid(doc) {
+		return errors.New("JSON document is not valid UTF-8")
+	}
+	depth, inString := 0, false
+	for i := 0; i < len(doc); i++ {
+		switch c := doc[i]; {
+		case inString && c == '\\':
+			n, err := escapeLength(doc[i:])
+			if err != nil {
+				return err
+			}
+			i += n - 1
+		case c == '"':
+			inString = !inString
+		case !inString && (c == '[' || c == '{'):
+			if depth++; depth > maxJSONDepth {
+				return fmt.Errorf("JSON document nests deeper than %d levels", maxJSONDepth)
+			}
+		case !inString && (c == ']' || c == '}'):
+			depth--
+		}
+	}
+	if !json.Valid(doc) {
+		var v any
+		return fmt.Errorf("invalid JSON: %w", json.Unmarshal(doc, &v))
+	}
+	return nil
+}
+
+// escapeLength returns how many bytes an escape sequence takes; a lone surrogate is an error.
+func escapeLength(s []byte) (int, error) {
+	unit := func(s []byte) (uint64, bool) {
+		if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
+			return 0, false
+		}
+		v, err := strconv.ParseUint(string(s[2:6]), 16, 16)
+		return v, err == nil
+	}
+	first, ok := unit(s)
+	switch {
+	case !ok:
+		return 2, nil
+	case first >= 0xDC00 && first <= 0xDFFF:
+		return 0, fmt.Errorf("JSON string has half of a surrogate pair: %s", s[:6])
+	case first < 0xD800 || first > 0xDBFF:
+		return 6, nil
+	}
+	if second, ok := unit(s[6:]); !ok || second < 0xDC00 || second > 0xDFFF {
+		return 0, fmt.Errorf("JSON string has half of a surrogate pair: %s", s[:6])
+	}
+	return 12, nil
+}
+
+// ParseJSON appends to b the value that a JSON document is, see AppendJSON; null appends a null. Numbers are read from their
+// literals, so that no digit is lost; a number never becomes text of a number column's neighbour, nor a string a number, except for
+// NaN and the infinities. Nothing is appended to scalar builders where it returns an error; after an error on a nested builder the
+// builder must be thrown away.
+func ParseJSON(b array.Builder, doc []byte) error {
+	if st, ext := storageBuilder(b); ext && b.Type().(arrow.ExtensionType).ExtensionName() == "arrow.json" { //nolint:forcetypeassert // by construction
+		return parseExtText(b, st, string(bytes.TrimSpace(doc)))
+	}
+	dec := json.NewDecoder(bytes.NewReader(doc))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return fmt.Errorf("invalid JSON: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("invalid JSON: more than one value")
+	}
+	return appendAny(b, v)
+}
+
+// appendAny appends a decoded JSON value; numbers are json.Number.
+func appendAny(b array.Builder, v any) error {
+	if v == nil {
+		b.AppendNull()
+		return nil
+	}
+	switch b := b.(type) {
+	case *array.MapBuilder:
+		return appendAnyMap(b, v)
+	case *array.ListBuilder:
+		list, ok := v.([]any)
+		if !ok {
+			return mismatch(v, "array")
+		}
+		b.Append(true)
+		return appendEach(b.ValueBuilder(), list)
+	case *array.StructBuilder:
+		return appendAnyStruct(b, v)
+	case *array.BinaryBuilder:
+		raw, err := fromBase64(v)
+		if err != nil {
+			return err
+		}
+		b.Append(raw)
+		return nil
+	case *array.FixedSizeBinaryBuilder:
+		raw, err := fromBase64(v)
+		if err != nil {
+			return err
+		}
+		return appendFixed(b, raw)
+	}
+	if t, ok := b.Type().(*ExtType); ok && t.name == extArray {
+		return appendAnyArray(b, v)
+	}
+	return appendAnyScalar(b, v)
+}
+
+func appendEach(b array.Builder, list []any) error {
+	for _, e := range list {
+		if err := appendAny(b, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func mismatch(v any, want string) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		b = []byte(fmt.Sprint(v))
+	}
+	return fmt.Errorf("JSON value %s: want a JSON %s", b, want)
+}
+
+func fromBase64(v any) ([]byte, error) {
+	s, ok := v.(string)
+	if !ok {
+		return nil, mismatch(v, "string of base64")
+	}
+	raw, err := base64.StdEncoding.DecodeString(s)
+	if err != nil {
+		return nil, fmt.Errorf("%q is no base64: %w", s, err)
+	}
+	return raw, nil
+}
+
+func appendAnyMap(b *array.MapBuilder, v any) error {
+	list, ok := v.([]any)
+	if !ok {
+		return mismatch(v, "array of [key, value]")
+	}
+	b.Append(true)
+	for _, e := range list {
+		pair, ok := e.([]any)
+		if !ok || len(pair) != 2 || pair[0] == nil {
+			return mismatch(e, "pair [key, value]")
+		}
+		if err := appendAny(b.KeyBuilder(), pair[0]); err != nil {
+			return err
+		}
+		if err := appendAny(b.ItemBuilder(), pair[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func appendAnyStruct(b *array.StructBuilder, v any) error {
+	obj, ok := v.(map[string]any)
+	if !ok {
+		return mismatch(v, "object")
+	}
+	st := b.Type().(*arrow.StructType) //nolint:forcetypeassert // by construction
+	b.Append(true)
+	known := 0
+	for i, f := range st.Fields() {
+		fv, present := obj[f.Name]
+		if present {
+			known++
+		}
+		if err := appendAny(b.FieldBuilder(i), fv); err != nil {
+			return fmt.Errorf("field %q: %w", f.Name, err)
+		}
+	}
+	if known < len(obj) {
+		return fmt.Errorf("object has fields that %s lacks", st)
+	}
+	return nil
+}
+
+func appendAnyArray(b array.Builder, v any) error {
+	ab, err := NewArrayBuilder(b)
+	if err != nil {
+		return err
+	}
+	var lower []int32
+	if obj, ok := v.(map[string]any); ok {
+		if err := appendLower(&lower, obj["lower"]); err != nil {
+			return err
+		}
+		v = obj["values"]
+	}
+	list, ok := v.([]any)
+	if !ok {
+		return mismatch(v, "array")
+	}
+	dims, flat, err := flatten(list)
+	if err != nil {
+		return err
+	}
+	if lower == nil {
+		for range dims {
+			lower = append(lower, 1)
+		}
+	}
+	if len(lower) != len(dims) {
+		return fmt.Errorf("array has %d dimensions and %d lower bounds", len(dims), len(lower))
+	}
+	ab.Append(dims, lower)
+	return appendEach(ab.Elements(), flat)
+}
+
+func appendLower(dst *[]int32, v any) error {
+	list, ok := v.([]any)
+	if !ok {
+		return mismatch(v, `object {"lower":[…],"values":[…]}`)
+	}
+	for _, e := range list {
+		n, err := strconv.ParseInt(fmt.Sprint(e), 10, 32)
+		if err != nil {
+			return mismatch(e, "whole number")
+		}
+		*dst = append(*dst, int32(n))
+	}
+	return nil
+}
+
+// flatten returns the shape of nested arrays and their elements in row-major order. Ragged ones are refused: arrays are boxes.
+func flatten(list []any) (dims []int32, flat []any, err error) {
+	if len(list) == 0 {
+		return nil, nil, nil
+	}
+	dims = []int32{int32(len(list))}
+	if _, nested := list[0].([]any); !nested {
+		for _, e := range list {
+			if _, nested := e.([]any); nested {
+				return nil, nil, mismatch(list, "array whose rows have the same length")
+			}
+		}
+		return dims, list, nil
+	}
+	var inner []int32
+	for i, e := range list {
+		sub, ok := e.([]any)
+		if !ok {
+			return nil, nil, mismatch(list, "array whose rows have the same length")
+		}
+		d, f, err := flatten(sub)
+		if err != nil {
+			return nil, nil, err
+		}
+		if i == 0 {
+			inner = d
+		}
+		if len(d) == 0 || fmt.Sprint(d) != fmt.Sprint(inner) {
+			return nil, nil, mismatch(list, "array whose rows have the same length")
+		}
+		flat = append(flat, f...)
+	}
+	return append(dims, inner...), flat, nil
+}
+
+func appendAnyScalar(b array.Builder, v any) error {
+	t, err := TypeOf(b.Type())
+	if err != nil {
+		return err
+	}
+	switch v := v.(type) {
+	case bool:
+		if t.Kind == Bool {
+			return ParseText(b, strconv.FormatBool(v))
+		}
+	case json.Number:
+		if t.Kind >= Int8 && t.Kind <= Numeric {
+			return ParseText(b, string(v))
+		}
+	case string:
+		special := v == "NaN" || v == "Infinity" || v == "-Infinity"
+		number := t.Kind >= Int8 && t.Kind <= Numeric
+		if t.Kind != Bool && (!number || special) {
+			return ParseText(b, v)
+		}
+	}
+	return mismatch(v, "value of type "+t.String())
+}
