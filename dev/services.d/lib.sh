@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034,SC2154,SC2016
 # What every service script needs: messages, packages, the user that servers run
 # as, the folder they live in, ports and certificates. Sourced by dev/services.
 

@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034,SC2154,SC2016
 # PostgreSQL, in two versions that share all code but where their programs come
 # from. Each has a cluster of its own in $dev_dir/<name>: data/, log, password.
 #

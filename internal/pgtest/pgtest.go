@@ -92,6 +92,7 @@ func exec(ctx context.Context, t testing.TB, url, statement string) {
 }
 
 func closeConn(t testing.TB, conn *pgx.Conn) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cleanUpTimeout)
 	defer cancel()
 	if err := conn.Close(ctx); err != nil {

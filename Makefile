@@ -1,0 +1,111 @@
+# leat: build, check, test. `make help` lists the targets. Go 1.26 or newer, gcc and g++ (for DuckDB).
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# DuckDB's Arrow interface is behind a build tag: every go command here has it.
+export GOFLAGS := $(strip $(shell go env GOFLAGS) -tags=duckdb_arrow)
+
+PKG      ?= ./...
+SEEDS    ?= 10000
+FUZZTIME ?= 20s
+
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI         := .dev/bin/golangci-lint-$(GOLANGCI_VERSION)
+
+## build: bin/leat, with every connector
+.PHONY: build
+build:
+	go build -trimpath -o bin/leat ./cmd/leat
+
+## test: all tests, against real servers that are installed, started and stopped
+.PHONY: test
+test:
+	dev/services install
+	dev/services run -- dev/test $(PKG)
+
+## test-short: the tests that need no server and little time
+.PHONY: test-short
+test-short:
+	dev/test -short $(PKG)
+
+## check: everything that can be said without running a test
+.PHONY: check
+check: gates lint build-nocgo generate-clean
+
+## gates: the part of check that needs no tool but Go: gofmt, vet, clauses
+.PHONY: gates
+gates:
+	@unformatted=$$(gofmt -l .); \
+	if [[ -n $$unformatted ]]; then echo "gofmt these files:" $$unformatted >&2; exit 1; fi
+	go vet ./...
+	go run ./dev/clauses -quiet
+
+## lint: golangci-lint, with the formatters and the import rules of .golangci.yml
+.PHONY: lint
+lint: $(GOLANGCI)
+	$(GOLANGCI) fmt --diff
+	$(GOLANGCI) run $(PKG)
+
+## fmt: format all Go files
+.PHONY: fmt
+fmt: $(GOLANGCI)
+	$(GOLANGCI) fmt
+
+$(GOLANGCI):
+	GOFLAGS= CGO_ENABLED=0 GOBIN=$(CURDIR)/.dev/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	mv .dev/bin/golangci-lint $@
+
+.PHONY: build-nocgo
+build-nocgo: # without cgo all of leat but DuckDB builds
+	CGO_ENABLED=0 go build ./...
+
+## generate: write the generated files: docs, schemas
+.PHONY: generate
+generate:
+	go generate ./...
+
+.PHONY: generate-clean
+generate-clean: # generated files are as their sources say
+	@state() { git diff; git ls-files -z --others --exclude-standard | xargs -0 -r sha256sum; }; \
+	before=$$(state); $(MAKE) --no-print-directory generate; \
+	diff <(echo "$$before") <(state) || { echo "make generate changed files: commit them" >&2; exit 1; }
+
+## clauses: which promise of docs/clauses.md which tests prove, and what is missing
+.PHONY: clauses
+clauses:
+	go run ./dev/clauses
+
+## sim: the engine's simulation, SEEDS=10000 runs of it
+.PHONY: sim
+sim:
+	LEAT_SIM_SEEDS=$(SEEDS) go test -run Sim -count=1 -timeout=0 ./internal/engine/... ./internal/sim/...
+
+## fuzz: every fuzz target for FUZZTIME=20s
+.PHONY: fuzz
+fuzz:
+	dev/fuzz $(FUZZTIME)
+
+## bench: every benchmark, without tests
+.PHONY: bench
+bench:
+	dev/services run -- go test -run '^$$' -bench . -benchmem $(PKG)
+
+## services: install and start the test servers, and leave them running
+.PHONY: services
+services:
+	dev/services install
+	dev/services start
+	@echo 'For tests in this shell: eval "$$(dev/services env)"; dev/services stop ends them.'
+
+## clean: delete what was built
+.PHONY: clean
+clean:
+	rm -rf bin
+
+## help: this list
+.PHONY: help
+help:
+	@sed -n 's/^## \([^:]*\): /\1\t/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
