@@ -1,6 +1,10 @@
 package connector
 
-import "github.com/leatdata/leat/record"
+import (
+	"fmt"
+
+	"github.com/leatdata/leat/record"
+)
 
 // Fidelity is how well a column's type survives.
 type Fidelity uint8
@@ -29,6 +33,16 @@ const (
 
 // String returns the name that configurations use.
 func (p Policy) String() string { return name(int(p), "fail", "text", "null", "clamp", "strip") }
+
+// ParsePolicy reads what String returns.
+func ParsePolicy(s string) (Policy, error) {
+	for p := PolicyFail; p <= PolicyStrip; p++ {
+		if s == p.String() {
+			return p, nil
+		}
+	}
+	return 0, fmt.Errorf("unknown policy %q: want fail, text, null, clamp or strip", s)
+}
 
 // Limits says which values a sink's column can hold. The zero value is no limit. The engine checks them before Write, so that every
 // sink refuses the same way.
