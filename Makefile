@@ -70,8 +70,8 @@ generate:
 .PHONY: generate-clean
 generate-clean: # generated files are as their sources say
 	@state() { git diff; git ls-files -z --others --exclude-standard | xargs -0 -r sha256sum; }; \
-	before=$$(state); $(MAKE) --no-print-directory generate; \
-	diff <(echo "$$before") <(state) || { echo "make generate changed files: commit them" >&2; exit 1; }
+	before=$$(state); $(MAKE) --no-print-directory generate; after=$$(state); \
+	diff <(echo "$$before") <(echo "$$after") || { echo "make generate changed files: commit them" >&2; exit 1; }
 
 ## clauses: which promise of docs/clauses.md which tests prove, and what is missing
 .PHONY: clauses
