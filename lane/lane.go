@@ -1,0 +1,145 @@
+package lane
+
+import (
+	"context"
+	"errors"
+
+	"github.com/leatdata/leat/record"
+)
+
+// The errors of streams, consumers and deliveries. They are returned as they are, or wrapped with the name of the lane.
+var (
+	// ErrClosed says that the stream takes no more publications, or that this consumer was closed by its owner.
+	ErrClosed = errors.New("lane: closed")
+	// ErrFenced says that another consumer took over the lane: stop, and write nothing more.
+	ErrFenced = errors.New("lane: another consumer took over")
+	// ErrRevoked says that the delivery is no longer valid: its item went back to the lane and is delivered again.
+	ErrRevoked = errors.New("lane: the delivery was taken back")
+	// ErrUnknownSink says that the stream was built without a lane of that name.
+	ErrUnknownSink = errors.New("lane: unknown sink")
+)
+
+// Item is what lanes carry: a [Batch] or a [SnapshotComplete].
+//
+//sumtype:decl
+type Item interface{ item() }
+
+// Batch is an item of rows. Every lane shares the same batch; nobody changes it.
+type Batch struct{ *record.Batch }
+
+// SnapshotComplete marks in a lane the end of a snapshot that its sink asked for. It has no position.
+type SnapshotComplete struct{ Datasets []string }
+
+func (Batch) item()            {}
+func (SnapshotComplete) item() {}
+
+// Request is what a sink sends back up: snapshot these datasets into my lane.
+type Request struct {
+	Sink     string
+	Datasets []string // sorted and unique once it was accepted
+}
+
+// Delivery is an item in the hand of a consumer. Its methods may be called from any goroutine, any number of times, in any order:
+// the first Ack or Nack counts.
+type Delivery[T any] interface {
+	Item() T
+	// Ack says that the item is durable in the sink. It returns nil exactly if this delivery has acknowledged the item, now or
+	// by an earlier call; ErrRevoked if the item went back before (it will be delivered again); ErrFenced if another consumer
+	// took over.
+	Ack() error
+	// Nack gives the item back, and with it takes back every later item that is in flight on the lane, so that they come again
+	// in order. After an Ack, or once the delivery is no longer valid, it does nothing.
+	Nack() error
+}
+
+// Consumer is the receiving end of a lane. Its methods are called by one goroutine at a time; deliveries may be used by others.
+type Consumer[T any] interface {
+	// Receive waits for the next item. It does not wait for earlier deliveries to be acknowledged: how many are in flight, and so
+	// how much memory they hold, is up to the consumer. The error is io.EOF when the stream is closed and nothing is queued
+	// (items given back after that are received again), ErrFenced, ErrClosed after Close, or the context's: then nothing is lost.
+	Receive(ctx context.Context) (Delivery[T], error)
+	// CaughtUp reports whether nothing waits behind what was received: a good moment to flush. It is a hint.
+	CaughtUp() bool
+	// Close gives back what is in flight and ends this consumer. Idempotent.
+	Close() error
+}
+
+// Input is where the reader publishes. Its methods may be called from any goroutine; publications are served in order of arrival
+// wherever they go to a common lane.
+type Input interface {
+	// Publish puts the item into the lanes of the named sinks, or of all sinks if none is named, under one publication number. It
+	// waits for room in each of them, and enters all at the same time; after an error it entered none. An item with a position
+	// goes to all lanes, else it is refused. Errors: ErrClosed, ErrUnknownSink, the context's.
+	Publish(ctx context.Context, it Item, to ...string) error
+	// Close ends publication; lanes drain and then give io.EOF. Idempotent.
+	Close() error
+}
+
+// Requests is the way back up, from sinks to the reader.
+type Requests interface {
+	// Ask queues a request. It never waits, so that no cycle of full queues can arise: what a sink asks for while an earlier
+	// request of it is still queued is merged into that one. Errors: ErrClosed, ErrUnknownSink.
+	Ask(r Request) error
+	// Requests attaches the consumer of requests, and fences the previous one. A request is acknowledged after the
+	// SnapshotComplete that answers it was published into the lane that asked; unacknowledged ones come again.
+	Requests() (Consumer[Request], error)
+}
+
+// Progress says how far all lanes got.
+type Progress interface {
+	// Watermark returns the position that every tracked lane has acknowledged; false until there is one. It never goes back.
+	Watermark() (record.Position, bool)
+	// Moved is a channel of capacity 1 that gets a value when the watermark has moved or the stream has become idle.
+	Moved() <-chan struct{}
+	// Idle reports whether, at one moment, nothing is queued and nothing is in flight: no item on any lane, tracked or not, and
+	// no request.
+	Idle() bool
+}
+
+// Stream is the lanes of one pipeline. The set of its sinks is fixed when it is built.
+type Stream interface {
+	Input
+	Requests
+	Progress
+	// Lane attaches a consumer to the sink's lane. It fences the previous one; what that had not acknowledged comes again, in
+	// order, before anything new. Error: ErrUnknownSink.
+	Lane(sink string) (Consumer[Item], error)
+	// Stats counts what went through the sink's lane. Error: ErrUnknownSink.
+	Stats(sink string) (Stats, error)
+}
+
+// Stats adds up: Published = Acked + InFlight + Queued, in each count.
+type Stats struct {
+	Published, Acked, InFlight, Queued Count
+}
+
+// Count is an amount of items. Changes are the source changes that items say they were built from: 0 for snapshot rows. Bytes are of
+// memory.
+type Count struct {
+	Items, Rows, Changes, Bytes int64
+}
+
+func (c Count) plus(d Count) Count {
+	return Count{c.Items + d.Items, c.Rows + d.Rows, c.Changes + d.Changes, c.Bytes + d.Bytes}
+}
+
+func (c Count) minus(d Count) Count {
+	return Count{c.Items - d.Items, c.Rows - d.Rows, c.Changes - d.Changes, c.Bytes - d.Bytes}
+}
+
+// countOf returns what one item adds to the counts.
+func countOf(it Item) Count {
+	b, ok := it.(Batch)
+	if !ok {
+		return Count{Items: 1}
+	}
+	return Count{Items: 1, Rows: int64(b.NumRows()), Changes: int64(b.Changes), Bytes: b.Bytes()}
+}
+
+// positionOf returns the item's position, zero where it has none.
+func positionOf(it Item) record.Position {
+	if b, ok := it.(Batch); ok {
+		return b.Position
+	}
+	return record.Position{}
+}

@@ -1,0 +1,114 @@
+package lane
+
+import (
+	"slices"
+
+	"github.com/leatdata/leat/record"
+)
+
+// entryState is where an entry of a ledger is.
+type entryState uint8
+
+const (
+	queued   entryState = iota
+	inFlight            // handed out; valid only for the delivery of the entry's turn
+	acked               // waits for everything before it to be acknowledged
+)
+
+// entry is one item of one lane.
+type entry[T any] struct {
+	number   uint64 // of the publication
+	item     T      // zeroed once acknowledged, so that it can be freed
+	count    Count
+	position record.Position
+	state    entryState
+	turn     uint64 // counts the hand-outs
+}
+
+// mark is a position with the number of the publication that carried it.
+type mark struct {
+	number   uint64 // 0: none
+	position record.Position
+}
+
+// ledger is the state of one lane, without locks and without waiting: the unacknowledged suffix of what was published into it.
+//
+// Invariant: entries are ordered by number; entries[0] is not acknowledged; entries before next are in flight or acknowledged, those
+// from next on are queued or acknowledged. So the unacknowledged suffix always comes back in order (W3), and the frontier, which
+// moves only as entries leave at the front, has no gap (W5).
+type ledger[T any] struct {
+	entries  []*entry[T]
+	next     int
+	frontier mark
+	stats    Stats
+}
+
+func (l *ledger[T]) publish(e *entry[T]) {
+	l.entries = append(l.entries, e)
+	l.stats.Published = l.stats.Published.plus(e.count)
+	l.stats.Queued = l.stats.Queued.plus(e.count)
+}
+
+// take hands out the next queued entry, or nil.
+func (l *ledger[T]) take() *entry[T] {
+	for l.next < len(l.entries) && l.entries[l.next].state == acked {
+		l.next++
+	}
+	if l.next == len(l.entries) {
+		return nil
+	}
+	e := l.entries[l.next]
+	l.next++
+	e.state = inFlight
+	e.turn++
+	l.stats.Queued = l.stats.Queued.minus(e.count)
+	l.stats.InFlight = l.stats.InFlight.plus(e.count)
+	return e
+}
+
+// valid reports whether the hand-out of this turn still holds the entry.
+func (e *entry[T]) valid(turn uint64) bool { return e.state == inFlight && e.turn == turn }
+
+// ack acknowledges an entry that is in flight.
+func (l *ledger[T]) ack(e *entry[T]) {
+	var none T
+	e.state, e.item = acked, none
+	l.stats.InFlight = l.stats.InFlight.minus(e.count)
+	l.stats.Acked = l.stats.Acked.plus(e.count)
+	for len(l.entries) > 0 && l.entries[0].state == acked {
+		if first := l.entries[0]; !first.position.Zero() {
+			l.frontier = mark{first.number, first.position}
+		}
+		l.entries[0] = nil
+		l.entries = l.entries[1:]
+		l.next = max(0, l.next-1)
+	}
+}
+
+// takeBack returns to the queue the entry of this number and everything later that is in flight; number 0 means all.
+func (l *ledger[T]) takeBack(number uint64) {
+	from, _ := slices.BinarySearchFunc(l.entries, number, func(e *entry[T], n uint64) int {
+		switch {
+		case e.number < n:
+			return -1
+		case e.number > n:
+			return 1
+		}
+		return 0
+	})
+	if from >= l.next {
+		return
+	}
+	for _, e := range l.entries[from:l.next] {
+		if e.state != inFlight {
+			continue
+		}
+		e.state = queued
+		l.stats.InFlight = l.stats.InFlight.minus(e.count)
+		l.stats.Queued = l.stats.Queued.plus(e.count)
+	}
+	l.next = from
+}
+
+// idle reports whether nothing is queued and nothing in flight.
+func (l *ledger[T]) idle() bool { return len(l.entries) == 0 }
