@@ -206,6 +206,9 @@ func ParseTimestamp(s string, u arrow.TimeUnit) (v int64, zoned bool, err error)
 		return 0, false, err
 	}
 	per, _ := unitsPerSecond(u)
+	if days < 0 { // count back from midnight: the start of the earliest day is out of range, a time on it is not
+		days, tod = days+1, tod-secondsPerDay*per
+	}
 	v, ok := addChecked(days, secondsPerDay*per, tod-offset*per)
 	if !ok {
 		return 0, false, fmt.Errorf("timestamp %q is out of the range of 64-bit %s since 1970", s, u)
