@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/state"
+	"github.com/leatdata/leat/transform"
+)
+
+// Plan is a pipeline, ready to run. It is only read.
+type Plan struct {
+	Name       string              // stable: the key of all state, of positions inside sinks, and of dead letters
+	Guarantee  connector.Guarantee // what is asked for; BestGuarantee takes what source and sinks reach
+	Source     SourceSpec
+	Sinks      []SinkSpec      // at least one, names unique
+	BadRows    BadRows         // for rows that the source can't read or a transform can't take; sinks may differ
+	Limit      int64           // rows per dataset; 0: all
+	Batch      connector.Limit // wanted size of a batch; zero: 8,192 rows, 4 MiB
+	QueueBytes int64           // of each lane, queued and in flight; 0: 16 MiB
+	Retry      Retry
+	Commit     Commit
+	Changed    ChangedIdentity
+	Drain      time.Duration // how long a stop may take; 0: 30 s
+}
+
+// SourceSpec is the source of a plan.
+type SourceSpec struct {
+	Connector  string // the connector's name
+	Config     connector.SourceConfig
+	Transforms []transform.Step // applied once, before the lanes
+	// Text is the canonical text of the transforms: part of the pipeline's durable identity.
+	Text string
+}
+
+// SinkSpec is one sink of a plan.
+type SinkSpec struct {
+	Name       string // unique in the plan, stable: the lane's name
+	Connector  string
+	Config     connector.SinkConfig
+	Mode       *connector.WriteMode // nil: the sink's default
+	Key        []string             // key of every dataset; empty: what the source says
+	Keys       map[string][]string  // key by dataset, before Key
+	Transforms []transform.Step     // applied for this sink alone
+	Text       string               // canonical text of these transforms
+	// Policies says what happens to values that the sink can't hold, by column, or by dataset and column ("orders.total"), or by "*"
+	// for all columns. A column without one fails: see connector.PolicyFail.
+	Policies map[string]connector.Policy
+	BadRows  *BadRows // for rows that this sink can't take; nil: the plan's
+}
+
+// BadAction is what happens to a row that can't be carried.
+type BadAction uint8
+
+// The actions.
+const (
+	// Stop ends the run with the row's error. What came before it is durable, and the position stays in front of the row, so that
+	// the next run meets it again.
+	Stop BadAction = iota
+	// SetAside writes the row to the reject store, before the position moves past it, and goes on.
+	SetAside
+)
+
+// String returns the name that configurations use.
+func (a BadAction) String() string {
+	if a == SetAside {
+		return "set_aside"
+	}
+	return "stop"
+}
+
+// BadRows is the policy for rows that can't be carried. The zero value stops at the first one.
+type BadRows struct {
+	Action BadAction
+	Limit  int64 // with SetAside: more than this many rows of a run stop it, once the good rows are durable; 0: no limit
+}
+
+// Retry bounds how often transient failures are tried again. Progress resets the count.
+type Retry struct {
+	Attempts int           // tries without progress before giving up; 0: 10; negative: none
+	Min      time.Duration // first wait; 0: 500 ms
+	Max      time.Duration // longest wait; 0: 1 min
+}
+
+// Commit says how often a sink makes durable what it was given: at the end of a replay unit once either bound is passed; where the
+// source never ends, also whenever the lane is empty.
+type Commit struct {
+	Bytes int64         // 0: 16 MiB
+	Every time.Duration // 0: 5 s
+}
+
+// ChangedIdentity is what happens when a pipeline's durable identity is not the one that its saved position belongs to.
+type ChangedIdentity uint8
+
+// The choices.
+const (
+	RefuseChanged ChangedIdentity = iota // stop, and say what changed
+	AdoptChanged                         // go on from the saved position under the changed identity
+	ResetChanged                         // forget the saved position and start a new run
+)
+
+// Deps is what a run is handed. Store and Log are needed; everything else has a default.
+type Deps struct {
+	Store   state.Store
+	Rejects RejectStore // nil: a row to be set aside is an error that says so
+	Log     *slog.Logger
+	Now     func() time.Time // nil: time.Now
+	Rand    *rand.Rand       // for run ids and jitter; nil: seeded by the system
+	Control *Control         // nil: nobody looks
+}
+
+const (
+	defaultRows       = 8192
+	defaultBytes      = 4 << 20
+	defaultQueueBytes = 16 << 20
+	defaultCommit     = 16 << 20
+	defaultEvery      = 5 * time.Second
+	defaultDrain      = 30 * time.Second
+	defaultAttempts   = 10
+	defaultMinWait    = 500 * time.Millisecond
+	defaultMaxWait    = time.Minute
+)
+
+// withDefaults fills in what was left zero.
+func (p Plan) withDefaults() Plan {
+	if p.Batch == (connector.Limit{}) {
+		p.Batch = connector.Limit{Rows: defaultRows, Bytes: defaultBytes}
+	}
+	p.QueueBytes = orDefault(p.QueueBytes, defaultQueueBytes)
+	p.Commit.Bytes = orDefault(p.Commit.Bytes, defaultCommit)
+	p.Commit.Every = orDefault(p.Commit.Every, defaultEvery)
+	p.Drain = orDefault(p.Drain, defaultDrain)
+	p.Retry.Attempts = orDefault(p.Retry.Attempts, defaultAttempts)
+	p.Retry.Min = orDefault(p.Retry.Min, defaultMinWait)
+	p.Retry.Max = orDefault(p.Retry.Max, defaultMaxWait)
+	return p
+}
+
+func (s SinkSpec) badRows(p Plan) BadRows {
+	if s.BadRows != nil {
+		return *s.BadRows
+	}
+	return p.BadRows
+}
+
+func orDefault[T comparable](v, d T) T {
+	var zero T
+	if v == zero {
+		return d
+	}
+	return v
+}
