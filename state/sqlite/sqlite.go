@@ -1,0 +1,285 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/state"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+const (
+	applicationID = 0x6c656174 // "leat", in SQLite's header: the file is ours
+	layout        = 1          // PRAGMA user_version
+	busyTimeout   = 10 * time.Second
+)
+
+const createTable = `
+create table if not exists pipeline (
+	name    text primary key,
+	version integer not null,
+	record  text not null
+) strict, without rowid`
+
+// Store implements state.Store.
+type Store struct {
+	path string
+	conn chan *sqlite.Conn // capacity 1: whoever took the connection may use it, and puts it back; nil after Close
+}
+
+var _ state.Store = (*Store)(nil)
+
+var errClosed = errors.New("the state store is closed")
+
+// Open opens the file, and makes it, and its folder with mode 0700, if it does not exist.
+func Open(ctx context.Context, path string) (*Store, error) {
+	conn, err := open(ctx, path)
+	if err != nil {
+		return nil, &connector.Error{
+			Class: connector.ClassPermanent, Code: "state.open", Doing: "opening the state file " + path, Err: err,
+			Hint: "the folder must be writable and on a local disk; the path of the state file can be set",
+		}
+	}
+	s := &Store{path: path, conn: make(chan *sqlite.Conn, 1)}
+	s.conn <- conn
+	return s, nil
+}
+
+func open(ctx context.Context, path string) (*sqlite.Conn, error) {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) // SQLite alone would make it readable for all
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		return nil, err
+	}
+	err = prepare(ctx, conn)
+	if err == nil {
+		err = syncDir(dir)
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+func prepare(ctx context.Context, conn *sqlite.Conn) (err error) {
+	defer conn.SetInterrupt(conn.SetInterrupt(ctx.Done()))
+	conn.SetBusyTimeout(busyTimeout)
+	if err := sqlitex.ExecuteTransient(conn, "pragma synchronous = full", nil); err != nil {
+		return err
+	}
+	if err := checkOwner(conn); err != nil {
+		return err
+	}
+	if err := sqlitex.ExecuteTransient(conn, "pragma journal_mode = wal", nil); err != nil {
+		return err
+	}
+	end, err := sqlitex.ImmediateTransaction(conn)
+	if err != nil {
+		return err
+	}
+	defer end(&err)
+	return sqlitex.ExecuteScript(conn, fmt.Sprintf("%s; pragma application_id = %d; pragma user_version = %d",
+		createTable, applicationID, layout), nil)
+}
+
+// checkOwner refuses a database that is not empty and not ours, and one of a newer layout.
+func checkOwner(conn *sqlite.Conn) error {
+	ask := func(query string) (n int64, err error) {
+		err = sqlitex.ExecuteTransient(conn, query, &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
+			n = stmt.ColumnInt64(0)
+			return nil
+		}})
+		return n, err
+	}
+	tables, err1 := ask("select count(*) from sqlite_schema")
+	owner, err2 := ask("pragma application_id")
+	version, err3 := ask("pragma user_version")
+	switch err := errors.Join(err1, err2, err3); {
+	case err != nil:
+		return err
+	case tables > 0 && owner != applicationID:
+		return errors.New("it is a database of something else")
+	case version > layout:
+		return fmt.Errorf("it has layout %d, and this program knows %d: use the version of leat that made it", version, layout)
+	}
+	return nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(ignoreUnsupported(d.Sync()), d.Close())
+}
+
+// ignoreUnsupported lets pass that some systems can't sync folders.
+func ignoreUnsupported(err error) error {
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrInvalid) {
+		return nil
+	}
+	return err
+}
+
+// use runs f, which makes exactly one statement and so one transaction, with the connection.
+func (s *Store) use(ctx context.Context, f func(*sqlite.Conn) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var conn *sqlite.Conn
+	select {
+	case conn = <-s.conn:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { s.conn <- conn }()
+	if conn == nil {
+		return errClosed
+	}
+	defer conn.SetInterrupt(conn.SetInterrupt(ctx.Done()))
+	if err := f(conn); err != nil {
+		if ctx.Err() != nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultInterrupt {
+			return ctx.Err()
+		}
+		return s.explain(err)
+	}
+	return nil
+}
+
+// explain turns an error of SQLite into one for people.
+func (s *Store) explain(err error) error {
+	e := &connector.Error{Class: connector.ClassPermanent, Code: "state.io", Doing: "using the state file " + s.path, Err: err}
+	switch sqlite.ErrCode(err).ToPrimary() {
+	case sqlite.ResultBusy, sqlite.ResultLocked:
+		e.Class = connector.ClassTransient
+	case sqlite.ResultFull:
+		e.Hint = "make room on the disk of " + s.path
+	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
+		e.Hint = "restore the file from a backup, or move it away to start over"
+	default:
+	}
+	return e
+}
+
+// Load implements state.Store.
+func (s *Store) Load(ctx context.Context, pipeline string) (state.Record, state.Version, error) {
+	if err := state.ValidateName(pipeline); err != nil {
+		return state.Record{}, 0, err
+	}
+	var text string
+	var version state.Version
+	err := s.use(ctx, func(conn *sqlite.Conn) error {
+		return sqlitex.Execute(conn, "select version, record from pipeline where name = ?", &sqlitex.ExecOptions{
+			Args: []any{pipeline},
+			ResultFunc: func(stmt *sqlite.Stmt) error {
+				version, text = state.Version(stmt.ColumnInt64(0)), stmt.ColumnText(1)
+				return nil
+			},
+		})
+	})
+	if err != nil {
+		return state.Record{}, 0, err
+	}
+	if version == 0 {
+		return state.Record{}, 0, state.ErrNotFound
+	}
+	r, err := state.Decode([]byte(text), pipeline)
+	return r, version, err
+}
+
+// Save implements state.Store.
+func (s *Store) Save(ctx context.Context, r state.Record, prev state.Version) (state.Version, error) {
+	data, err := state.Encode(r)
+	if err != nil {
+		return 0, err
+	}
+	query, next := "update pipeline set record = ?2, version = ?3 where name = ?1 and version = ?3 - 1", prev+1
+	if prev == 0 {
+		query, next = "insert into pipeline (name, record, version) values (?1, ?2, ?3) on conflict do nothing", state.FirstVersion()
+	}
+	changed, err := s.change(ctx, query, r.Pipeline, string(data), int64(next))
+	if err != nil {
+		return 0, err
+	}
+	if !changed {
+		return 0, state.ErrConflict
+	}
+	return next, nil
+}
+
+// change executes one statement and reports whether it changed anything.
+func (s *Store) change(ctx context.Context, query string, args ...any) (changed bool, err error) {
+	err = s.use(ctx, func(conn *sqlite.Conn) error {
+		if err := sqlitex.Execute(conn, query, &sqlitex.ExecOptions{Args: args}); err != nil {
+			return err
+		}
+		changed = conn.Changes() > 0
+		return nil
+	})
+	return changed, err
+}
+
+// List implements state.Store.
+func (s *Store) List(ctx context.Context) ([]state.Record, error) {
+	var list []state.Record
+	var broken error
+	err := s.use(ctx, func(conn *sqlite.Conn) error {
+		return sqlitex.Execute(conn, "select name, record from pipeline order by name", &sqlitex.ExecOptions{
+			ResultFunc: func(stmt *sqlite.Stmt) error {
+				r, err := state.Decode([]byte(stmt.ColumnText(1)), stmt.ColumnText(0))
+				switch {
+				case err == nil:
+					list = append(list, r)
+				case broken == nil:
+					broken = err
+				}
+				return nil
+			},
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, broken
+}
+
+// Delete implements state.Store.
+func (s *Store) Delete(ctx context.Context, pipeline string) error {
+	if err := state.ValidateName(pipeline); err != nil {
+		return err
+	}
+	changed, err := s.change(ctx, "delete from pipeline where name = ?", pipeline)
+	if err == nil && !changed {
+		err = state.ErrNotFound
+	}
+	return err
+}
+
+// Close implements state.Store.
+func (s *Store) Close() error {
+	conn := <-s.conn
+	defer func() { s.conn <- nil }()
+	if conn == nil {
+		return nil
+	}
+	if err := conn.Close(); err != nil {
+		return fmt.Errorf("closing the state file %s: %w", s.path, err)
+	}
+	return nil
+}

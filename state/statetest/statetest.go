@@ -1,0 +1,281 @@
+// Package statetest is the contract of a checkpoint store as a test: every implementation of state.Store passes it.
+package statetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/leatdata/leat/record"
+	"github.com/leatdata/leat/state"
+)
+
+// Open opens the store at one place; it is called several times for the same place, also while earlier ones are open.
+type Open func(t *testing.T) state.Store
+
+// Run tests the stores that the function opens at a fresh place for each call of place.
+func Run(t *testing.T, place func(t *testing.T) Open) {
+	t.Helper()
+	for name, test := range map[string]func(*testing.T, Open){
+		"round trip":        roundTrip,
+		"compare and set":   compareAndSet,
+		"versions":          versionsAreNotReused,
+		"list":              list,
+		"names":             names,
+		"two processes":     twoProcesses,
+		"concurrent owners": concurrentOwners,
+		"ended context":     endedContext,
+		"closed":            closedStore,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, place(t)) })
+	}
+}
+
+// Sample is a record with a value in every field.
+func Sample(pipeline string) state.Record {
+	return state.Record{
+		Pipeline: pipeline,
+		Identity: map[string]string{"source": "postgres", "tables": `["public.orders"]`, "quote": `a "b" <c> é ` + "\n\u2028"},
+		Attempt:  7,
+		Origin:   record.Position{Shape: 2, Data: json.RawMessage(`{"lsn":"0/0"}`)},
+		Progress: record.Progress{
+			Run:      "01JB2Z",
+			Position: record.Position{Shape: 3, Data: json.RawMessage(`{ "lsn": "16/B374D848", "n": 18446744073709551615, "<": 1.10 }`)},
+			Ledger:   json.RawMessage(`[{"dataset":"public.orders","to":[12]}]`),
+			Done:     true,
+		},
+		Rows: 1 << 60, Rejected: 3,
+		Updated: time.Date(2025, 3, 30, 1, 2, 3, 456789, time.UTC),
+	}
+}
+
+func use(t *testing.T, open Open) state.Store {
+	t.Helper()
+	s := open(t)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("closing: %v", err)
+		}
+	})
+	return s
+}
+
+func save(t *testing.T, s state.Store, r state.Record, prev state.Version) state.Version {
+	t.Helper()
+	v, err := s.Save(t.Context(), r, prev)
+	if err != nil {
+		t.Fatalf("saving %s: %v", r.Pipeline, err)
+	}
+	return v
+}
+
+// Expect fails the test unless the store holds this record in this version.
+func Expect(t *testing.T, s state.Store, want state.Record, version state.Version) {
+	t.Helper()
+	got, v, err := s.Load(t.Context(), want.Pipeline)
+	if err != nil {
+		t.Fatalf("loading %s: %v", want.Pipeline, err)
+	}
+	if v != version {
+		t.Errorf("version %d, want %d", v, version)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("record (-want +got)\n%s", diff)
+	}
+}
+
+func roundTrip(t *testing.T, open Open) {
+	s := use(t, open)
+	if _, _, err := s.Load(t.Context(), "orders"); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("loading what is not there: %v", err)
+	}
+	want := Sample("orders")
+	v := save(t, s, want, 0)
+	Expect(t, s, want, v)
+	want.Progress = record.Progress{}
+	want.Origin = record.Position{}
+	want.Attempt++
+	v = save(t, s, want, v)
+	Expect(t, s, want, v)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	Expect(t, use(t, open), want, v)
+}
+
+func compareAndSet(t *testing.T, open Open) {
+	s := use(t, open)
+	r := Sample("orders")
+	if _, err := s.Save(t.Context(), r, 5); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("replacing what is not there: %v", err)
+	}
+	v := save(t, s, r, 0)
+	loser := r
+	loser.Rows = 1
+	for _, prev := range []state.Version{0, v - 1, v + 1} {
+		if _, err := s.Save(t.Context(), loser, prev); !errors.Is(err, state.ErrConflict) {
+			t.Errorf("saving over version %d with %d: %v", v, prev, err)
+		}
+	}
+	Expect(t, s, r, v)
+	for name, bad := range map[string]func(*state.Record){
+		"attempt 0":                func(r *state.Record) { r.Attempt = 0 },
+		"position without run":     func(r *state.Record) { r.Progress.Run = "" },
+		"position that isn't JSON": func(r *state.Record) { r.Progress.Position.Data = json.RawMessage(`{`) },
+		"name":                     func(r *state.Record) { r.Pipeline = "../orders" },
+	} {
+		b := r
+		bad(&b)
+		if _, err := s.Save(t.Context(), b, v); err == nil || errors.Is(err, state.ErrConflict) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	Expect(t, s, r, v)
+}
+
+func versionsAreNotReused(t *testing.T, open Open) {
+	s := use(t, open)
+	r := Sample("orders")
+	old := save(t, s, r, 0)
+	if err := s.Delete(t.Context(), r.Pipeline); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Delete(t.Context(), r.Pipeline); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("deleting twice: %v", err)
+	}
+	if _, err := s.Save(t.Context(), r, old); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("saving after deletion: %v", err)
+	}
+	v := save(t, s, r, 0)
+	if v == old {
+		t.Errorf("version %d is used again", v)
+	}
+	if _, err := s.Save(t.Context(), r, old); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("the owner from before the deletion saved: %v", err)
+	}
+}
+
+func list(t *testing.T, open Open) {
+	s := use(t, open)
+	var want []state.Record
+	for _, n := range []string{"Orders", "b", "orders", "orders-2", "orders.2"} {
+		want = append(want, Sample(n))
+	}
+	for _, i := range []int{3, 0, 4, 2, 1} {
+		save(t, s, want[i], 0)
+	}
+	got, err := s.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func names(t *testing.T, open Open) {
+	s := use(t, open)
+	long := strings.Repeat("n", state.MaxName)
+	versions := map[string]state.Version{}
+	for _, n := range []string{long, strings.ToUpper(long), "a", "A", "1.2_3-4", "lock", "con", "x.json", "x.tmp"} {
+		versions[n] = save(t, s, Sample(n), 0)
+	}
+	for n, v := range versions {
+		Expect(t, s, Sample(n), v)
+	}
+	for _, n := range []string{"", long + "n", ".hidden", "-x", "a/b", `a\b`, "a b", "é", "a\x00", "a:b", "..", "a%", "a~b"} {
+		if _, _, err := s.Load(t.Context(), n); err == nil || errors.Is(err, state.ErrNotFound) {
+			t.Errorf("loading %q: %v", n, err)
+		}
+		if err := s.Delete(t.Context(), n); err == nil || errors.Is(err, state.ErrNotFound) {
+			t.Errorf("deleting %q: %v", n, err)
+		}
+	}
+}
+
+func twoProcesses(t *testing.T, open Open) {
+	a, b := use(t, open), use(t, open)
+	r := Sample("orders")
+	v := save(t, a, r, 0)
+	Expect(t, b, r, v)
+	r.Attempt++
+	taken := save(t, b, r, v)
+	if _, err := a.Save(t.Context(), r, v); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("the owner that was replaced saved: %v", err)
+	}
+	Expect(t, a, r, taken)
+}
+
+// concurrentOwners lets several owners in several stores take turns: no turn may be lost.
+func concurrentOwners(t *testing.T, open Open) {
+	const owners, turns = 4, 10
+	first := use(t, open)
+	r := Sample("orders")
+	r.Attempt = 1
+	save(t, first, r, 0)
+	var wg sync.WaitGroup
+	for range owners {
+		s := use(t, open)
+		wg.Go(func() {
+			for done := 0; done < turns; {
+				r, v, err := s.Load(t.Context(), "orders")
+				if err != nil {
+					t.Errorf("loading: %v", err)
+					return
+				}
+				r.Attempt++
+				_, err = s.Save(t.Context(), r, v)
+				switch {
+				case err == nil:
+					done++
+				case !errors.Is(err, state.ErrConflict):
+					t.Errorf("saving: %v", err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	r, _, err := first.Load(t.Context(), "orders")
+	if err != nil || r.Attempt != 1+owners*turns {
+		t.Errorf("attempt %d, error %v, want %d", r.Attempt, err, 1+owners*turns)
+	}
+}
+
+func endedContext(t *testing.T, open Open) {
+	s := use(t, open)
+	r := Sample("orders")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, saved := s.Save(ctx, r, 0)
+	_, _, loaded := s.Load(ctx, r.Pipeline)
+	_, listed := s.List(ctx)
+	for i, err := range []error{saved, loaded, listed, s.Delete(ctx, r.Pipeline)} {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("call %d: %v", i, err)
+		}
+	}
+	Expect(t, s, r, save(t, s, r, 0))
+}
+
+func closedStore(t *testing.T, open Open) {
+	s := open(t)
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, saved := s.Save(t.Context(), Sample("orders"), 0)
+	_, _, loaded := s.Load(t.Context(), "orders")
+	_, listed := s.List(t.Context())
+	for i, err := range []error{saved, loaded, listed, s.Delete(t.Context(), "orders")} {
+		if err == nil || errors.Is(err, state.ErrNotFound) || errors.Is(err, state.ErrConflict) {
+			t.Errorf("call %d of a closed store: %v", i, err)
+		}
+	}
+}
