@@ -92,7 +92,7 @@ func HintOf(err error) string {
 }
 
 // RowErrors is what a RowRejecter's Write returns when the target refused rows and took all others.
-type RowErrors struct {
+type RowErrors struct { //nolint:errname // several
 	Rows []RowError
 }
 

@@ -150,7 +150,7 @@ func setField(f reflect.Value, o Option, value any) error {
 		return fmt.Errorf("want one %s", o.Type)
 	}
 	text := fmt.Sprint(value)
-	if u, ok := f.Addr().Interface().(encoding.TextUnmarshaler); ok {
+	if u, ok := reflect.TypeAssert[encoding.TextUnmarshaler](f.Addr()); ok {
 		return u.UnmarshalText([]byte(text))
 	}
 	if f.Type() == reflect.TypeFor[time.Duration]() {

@@ -42,7 +42,7 @@ type Chunk struct {
 }
 
 // Reject is one row that could not be carried, with all that a person needs to find it and to replay it.
-type Reject struct {
+type Reject struct { //nolint:errname // it is a row first, and an error where a run stops at it
 	Dataset string          `json:"dataset"`
 	Line    int64           `json:"line,omitempty"`   // 1-based line or row number in a file; 0: none
 	Offset  int64           `json:"offset,omitempty"` // byte offset in a file; meaningful with Line

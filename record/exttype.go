@@ -188,7 +188,9 @@ func (t *ExtType) Deserialize(storage arrow.DataType, data string) (arrow.Extens
 }
 
 func (t *ExtType) describe() (Type, error) {
-	d := Type{Arrow: t, Name: t.params.Name, System: t.params.System, Labels: t.params.Labels, Width: t.params.Width, Varying: t.params.Varying}
+	d := Type{
+		Arrow: t, Name: t.params.Name, System: t.params.System, Labels: t.params.Labels, Width: t.params.Width, Varying: t.params.Varying,
+	}
 	want := arrow.STRING
 	switch t.name {
 	case extNumeric:

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -17,7 +18,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 	"github.com/apache/arrow-go/v18/arrow/decimal256"
-	"github.com/google/uuid"
 )
 
 // ParseText appends to b the value that s is the canonical text form of, see AppendText. Nothing is appended where it returns an
@@ -123,11 +123,11 @@ func parseExtText(b, st array.Builder, s string) error {
 			st.Append(v.Bytes())
 			return nil
 		}
-		id, err := uuid.Parse(s)
-		if err != nil {
+		id, err := hex.DecodeString(strings.ReplaceAll(s, "-", ""))
+		if err != nil || len(s) != uuidText || len(id) != st.Type().(*arrow.FixedSizeBinaryType).ByteWidth { //nolint:forcetypeassert // by construction
 			return fmt.Errorf("%q is no uuid", s)
 		}
-		st.Append(id[:])
+		st.Append(id)
 		return nil
 	default:
 		return ParseJSON(b, []byte(s))
@@ -143,6 +143,9 @@ func parseInfinity(s string, lowest, highest int64) (int64, bool) {
 	}
 	return 0, false
 }
+
+// uuidText is the length of a uuid's 8-4-4-4-12 form.
+const uuidText = 36
 
 // parseExtString checks the text of the types that are kept as text.
 func parseExtString(b array.Builder, st *array.StringBuilder, s string) error {
@@ -163,20 +166,11 @@ func parseExtString(b array.Builder, st *array.StringBuilder, s string) error {
 		}
 	case t.Kind == Bits && strings.Trim(s, "01") != "":
 		return fmt.Errorf("%q is no bit string", s)
-	case t.Kind == Enum && t.Labels != nil && !contains(t.Labels, s):
+	case t.Kind == Enum && t.Labels != nil && !slices.Contains(t.Labels, s):
 		return fmt.Errorf("%q is no label of %s: %q", s, t.Name, t.Labels)
 	}
 	st.Append(s)
 	return nil
-}
-
-func contains(list []string, s string) bool {
-	for _, l := range list {
-		if l == s {
-			return true
-		}
-	}
-	return false
 }
 
 // maxNumericDigits bounds what an exponent may expand to: more than any database holds.
@@ -504,7 +498,7 @@ func escapeLength(s []byte) (int, error) {
 // NaN and the infinities. Nothing is appended to scalar builders where it returns an error; after an error on a nested builder the
 // builder must be thrown away.
 func ParseJSON(b array.Builder, doc []byte) error {
-	if st, ext := storageBuilder(b); ext && b.Type().(arrow.ExtensionType).ExtensionName() == "arrow.json" { //nolint:forcetypeassert // by construction
+	if st, ext := storageBuilder(b); ext && arrow.TypeEqual(b.Type(), JSONType()) {
 		return parseExtText(b, st, string(bytes.TrimSpace(doc)))
 	}
 	dec := json.NewDecoder(bytes.NewReader(doc))

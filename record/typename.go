@@ -47,8 +47,8 @@ func ParseType(s string) (arrow.DataType, error) {
 		}
 		return ArrayType(elem, 1), nil
 	}
-	return nil, fmt.Errorf("unknown type %q: want bool, int8 … int64, uint8 … uint64, float32, float64, decimal(p,s), numeric, string, binary, uuid, "+
-		"json, date, time, timestamp, timestamptz, duration, interval, list<…> or array<…>", s)
+	return nil, fmt.Errorf("unknown type %q: want bool, int8 … int64, uint8 … uint64, float32, float64, decimal(p,s), numeric, "+
+		"string, binary, uuid, json, date, time, timestamp, timestamptz, duration, interval, list<…> or array<…>", s)
 }
 
 // cutArgs splits name(args) or name<args>.
@@ -66,8 +66,8 @@ func cutArgs(s string) (name, args string, ok bool) {
 
 func parseDecimalType(s, args string) (arrow.DataType, error) {
 	p, sc, _ := strings.Cut(args, ",")
-	precision, err := strconv.Atoi(strings.TrimSpace(p))
-	scale, errScale := strconv.Atoi(strings.TrimSpace(sc))
+	precision, err := strconv.ParseInt(strings.TrimSpace(p), 10, 32)
+	scale, errScale := strconv.ParseInt(strings.TrimSpace(sc), 10, 32)
 	if sc == "" {
 		scale, errScale = 0, nil
 	}

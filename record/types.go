@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/extensions"
@@ -103,14 +104,11 @@ func (t Type) String() string {
 	case Map:
 		return fmt.Sprintf("map<%s, %s>", t.Key, t.Elem)
 	case Struct:
-		s := "struct<"
+		fields := make([]string, len(t.Fields))
 		for i, f := range t.Fields {
-			if i > 0 {
-				s += ", "
-			}
-			s += f.Name + ": " + f.Type.String()
+			fields[i] = f.Name + ": " + f.Type.String()
 		}
-		return s + ">"
+		return "struct<" + strings.Join(fields, ", ") + ">"
 	default:
 		return t.Kind.String()
 	}

@@ -19,14 +19,14 @@ type plan struct {
 
 // planned is a step that is worked out once for each schema. Sources keep the schema's pointer for as long as nothing changes.
 type planned struct {
-	make func(in *record.Schema) (*plan, error)
+	work func(in *record.Schema) (*plan, error)
 
 	mu   sync.Mutex
 	done map[*record.Schema]*plan
 }
 
-func newPlanned(make func(in *record.Schema) (*plan, error)) *planned {
-	return &planned{make: make, done: map[*record.Schema]*plan{}}
+func newPlanned(work func(in *record.Schema) (*plan, error)) *planned {
+	return &planned{work: work, done: map[*record.Schema]*plan{}}
 }
 
 func (s *planned) plan(in *record.Schema) (*plan, error) {
@@ -35,7 +35,7 @@ func (s *planned) plan(in *record.Schema) (*plan, error) {
 	if p, ok := s.done[in]; ok {
 		return p, nil
 	}
-	p, err := s.make(in)
+	p, err := s.work(in)
 	if err != nil {
 		return nil, fmt.Errorf("dataset %s: %w", in.Dataset, err)
 	}

@@ -1,6 +1,7 @@
 package transform
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -71,7 +72,7 @@ func zeroOf(t record.Type) any {
 		return false
 	case t.Kind >= record.Int8 && t.Kind <= record.Uint32:
 		return int64(0)
-	case t.Kind == record.Float32 || t.Kind == record.Float64 || t.Kind == record.Decimal || t.Kind == record.Numeric || t.Kind == record.Uint64:
+	case t.Kind >= record.Float32 && t.Kind <= record.Numeric || t.Kind == record.Uint64:
 		return float64(0)
 	default:
 		return ""
@@ -225,7 +226,7 @@ func planSet(in *record.Schema, columns []Computed, types []arrow.DataType) (*pl
 
 func resultType(t reflect.Type) (arrow.DataType, error) {
 	if t != nil {
-		switch t.Kind() {
+		switch t.Kind() { //nolint:exhaustive // the kinds that expressions give
 		case reflect.Bool:
 			return arrow.FixedWidthTypes.Boolean, nil
 		case reflect.Int, reflect.Int64:
@@ -236,7 +237,7 @@ func resultType(t reflect.Type) (arrow.DataType, error) {
 			return arrow.BinaryTypes.String, nil
 		}
 	}
-	return nil, fmt.Errorf("the type of its result is unknown: say type: int64, or another one")
+	return nil, errors.New("the type of its result is unknown: say type: int64, or another one")
 }
 
 func (s *setter) apply(b *record.Batch) (*record.Batch, error) {

@@ -14,22 +14,40 @@ type Kind struct {
 	Name    string
 	Doc     string
 	Example string
-	make    func(args any) (Step, error)
+	build   func(args any) (Step, error)
 }
 
 // Kinds lists the transforms, in the order in which the documentation has them.
 func Kinds() []Kind {
 	return []Kind{
-		{"select", "Keeps the named columns, in this order.", "select: [id, name]", listOf(func(c []string) (Step, error) { return Select(c...), nil })},
-		{"drop", "Leaves the named columns out.", "drop: [password]", listOf(func(c []string) (Step, error) { return Drop(c...), nil })},
-		{"rename", "Gives columns new names.", "rename: {old: new}", mapOf(func(m map[string]string) (Step, error) { return Rename(m), nil })},
+		{
+			"select", "Keeps the named columns, in this order.", "select: [id, name]",
+			listOf(func(c []string) (Step, error) { return Select(c...), nil }),
+		},
+		{
+			"drop", "Leaves the named columns out.", "drop: [password]",
+			listOf(func(c []string) (Step, error) { return Drop(c...), nil }),
+		},
+		{
+			"rename", "Gives columns new names.", "rename: {old: new}",
+			mapOf(func(m map[string]string) (Step, error) { return Rename(m), nil }),
+		},
 		{"cast", "Turns columns into other types.", "cast: {amount: 'decimal(12,2)'}", mapOf(Cast)},
-		{"set", "Adds or replaces columns: a constant, or an expression over the other columns.", "set: {total: {expr: 'price * qty', type: float64}}", newSet},
+		{
+			"set", "Adds or replaces columns: a constant, or an expression over the other columns.",
+			"set: {total: {expr: 'price * qty', type: float64}}", newSet,
+		},
 		{"filter", "Keeps the rows for which an expression is true.", "filter: 'amount > 0 and status != \"void\"'", newFilter},
 		{"hash", "Replaces values by their HMAC-SHA256 under a key.", "hash: {columns: [email], key: '${env:HASH_KEY}'}", newHash},
 		{"mask", "Replaces all but the last characters with stars.", "mask: {columns: [phone], keep: 4}", newMask},
-		{"key", "Makes the named columns the key.", "key: [id]", listOf(func(c []string) (Step, error) { return Key(c...), nil })},
-		{"route", "Gives datasets other names.", "route: {public.orders: sales.orders}", mapOf(func(m map[string]string) (Step, error) { return Route(m), nil })},
+		{
+			"key", "Makes the named columns the key.", "key: [id]",
+			listOf(func(c []string) (Step, error) { return Key(c...), nil }),
+		},
+		{
+			"route", "Gives datasets other names.", "route: {public.orders: sales.orders}",
+			mapOf(func(m map[string]string) (Step, error) { return Route(m), nil }),
+		},
 	}
 }
 
@@ -49,7 +67,7 @@ func New(kind string, args any) (Step, error) {
 		if k.Name != kind {
 			continue
 		}
-		s, err := k.make(args)
+		s, err := k.build(args)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w (as in `%s`)", kind, err, k.Example)
 		}

@@ -218,6 +218,7 @@ func TestMistakesAreNamed(t *testing.T) {
 }
 
 func must(t *testing.T) func(transform.Step, error) transform.Step {
+	t.Helper()
 	return func(s transform.Step, err error) transform.Step {
 		t.Helper()
 		if err != nil {

@@ -102,8 +102,9 @@ func shorten(s string) string {
 }
 
 // Cast turns columns into other types: column to the name of a type, see record.ParseType. Values go through their canonical text
-// form; a number with nothing but zeros behind the point is a whole one; between dates and timestamps midnight is added or must be there, and a zone-less timestamp is taken as UTC. A value that the
-// type can't hold exactly sets its row aside, except that floats round, as their type says.
+// form; a number with nothing but zeros behind the point is a whole one; between dates and timestamps midnight is added or must be
+// there, and a zone-less timestamp is taken as UTC. A value that the type can't hold exactly sets its row aside, except that floats
+// round, as their type says.
 func Cast(types map[string]string) (Step, error) {
 	to := make(map[string]arrow.DataType, len(types))
 	for col, name := range types {
