@@ -1,0 +1,460 @@
+package pgcopy
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"unicode/utf8"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/leatdata/leat/record"
+)
+
+// op is what decoding one value does.
+type op uint8
+
+const (
+	opBool op = iota + 1
+	opSwap2
+	opSwap4
+	opSwap8
+	opDecimal
+	opNumericText
+	opRaw
+	opRawUTF8 // opRaw that refuses invalid UTF-8
+	opVersioned
+	opCopy // fixed width, byte for byte
+	opDate
+	opTime
+	opTimestamp
+	opTimestampText // of any range: only for rejects
+	opInterval
+	opIntervalText // infinite ones too: only for rejects
+	opBits
+	opNetwork
+	opMAC
+	opArray
+)
+
+var (
+	errTimestampRange   = errors.New("the timestamp is out of the range of 64-bit microseconds since 1970")
+	errInfinite         = errors.New("the column's type has no infinity")
+	errInfiniteInterval = errors.New("an infinite interval has no months, days and microseconds")
+	errUTF8             = errors.New("the text is not valid UTF-8")
+)
+
+// column collects the values of one column in buffers that Arrow takes over as they are.
+type column struct {
+	op    op
+	dt    arrow.DataType
+	width int // bytes in fix per value; 0: bits, or none
+	words int // opDecimal
+	scale int // opDecimal
+	inf   bool
+	zoned bool
+
+	n, nulls   int
+	valid, fix []byte
+	off        []int32
+	data       []byte
+	arr        *arrayColumn
+}
+
+// newColumn says how values of wire type t become values of dt.
+func newColumn(t Type, dt arrow.DataType, utf8Checked bool) (*column, error) {
+	rt, err := record.TypeOf(dt)
+	if err != nil {
+		return nil, err
+	}
+	c := &column{dt: dt, inf: rt.Infinite, zoned: rt.Zoned, scale: int(rt.Scale)}
+	c.op, c.width = opFor(t, rt)
+	switch c.op {
+	case 0:
+		return nil, unsupported(t, rt)
+	case opDecimal:
+		c.words = 2
+		if _, wide := dt.(*arrow.Decimal256Type); wide {
+			c.words = 4
+		}
+		c.width = 8 * c.words
+		if c.scale < 0 {
+			return nil, unsupported(t, rt)
+		}
+	case opRaw:
+		if utf8Checked && rt.Kind != record.Binary {
+			c.op = opRawUTF8
+		}
+	case opArray:
+		if t.Elem == nil {
+			return nil, unsupported(t, rt)
+		}
+		elem, err := newColumn(*t.Elem, rt.Elem.Arrow, utf8Checked)
+		if err != nil {
+			return nil, err
+		}
+		c.arr = &arrayColumn{elem: elem}
+	}
+	c.fresh()
+	return c, nil
+}
+
+// opFor returns 0 where there is no exact way.
+func opFor(t Type, rt record.Type) (o op, width int) {
+	type pair struct {
+		form Form
+		kind record.Kind
+	}
+	switch (pair{t.Form, rt.Kind}) {
+	case pair{Bool, record.Bool}:
+		return opBool, 0
+	case pair{Int2, record.Int16}:
+		return opSwap2, 2
+	case pair{Int4, record.Int32}, pair{Float4, record.Float32}:
+		return opSwap4, 4
+	case pair{Int8, record.Int64}, pair{Float8, record.Float64}:
+		return opSwap8, 8
+	case pair{Numeric, record.Decimal}:
+		return opDecimal, 0
+	case pair{Numeric, record.Numeric}:
+		return opNumericText, 0
+	case pair{Raw, record.String}, pair{Raw, record.JSON}, pair{Raw, record.Enum}, pair{Raw, record.Foreign}, pair{Raw, record.Network}:
+		return opRaw, 0
+	case pair{Raw, record.Binary}:
+		if rt.Width == 0 {
+			return opRaw, 0
+		}
+	case pair{Versioned, record.JSON}, pair{Versioned, record.Foreign}, pair{Versioned, record.String}:
+		return opVersioned, 0
+	case pair{UUID, record.UUID}:
+		return opCopy, 16
+	case pair{Date, record.Date}:
+		return opDate, 4
+	case pair{Time, record.Time}:
+		if rt.Unit == arrow.Microsecond {
+			return opTime, 8
+		}
+	case pair{Timestamp, record.Timestamp}:
+		if rt.Unit == arrow.Microsecond {
+			return opTimestamp, 8
+		}
+	case pair{Timestamp, record.Foreign}:
+		return opTimestampText, 0
+	case pair{Interval, record.Interval}:
+		return opInterval, 16
+	case pair{Interval, record.Foreign}:
+		return opIntervalText, 0
+	case pair{Bits, record.Bits}:
+		return opBits, 0
+	case pair{Network, record.Network}:
+		return opNetwork, 0
+	case pair{MAC, record.Network}:
+		return opMAC, 0
+	case pair{Array, record.Array}:
+		return opArray, 0
+	}
+	return 0, 0
+}
+
+func (c *column) variable() bool { return c.width == 0 && c.op != opBool && c.op != opArray }
+
+// fresh starts new buffers, about as large as the last ones got.
+func (c *column) fresh() {
+	c.fix = make([]byte, 0, len(c.fix)+len(c.fix)/16)
+	c.valid = make([]byte, 0, len(c.valid))
+	if c.variable() {
+		c.data = make([]byte, 0, len(c.data)+len(c.data)/8)
+		c.off = append(make([]int32, 0, len(c.off)+1), 0)
+	}
+	if c.arr != nil {
+		c.arr.fresh()
+	}
+	c.n, c.nulls = 0, 0
+}
+
+// mark opens the validity byte of the next value.
+func (c *column) mark() {
+	if c.n&7 == 0 {
+		c.valid = append(c.valid, 0)
+		if c.op == opBool {
+			c.fix = append(c.fix, 0)
+		}
+	}
+}
+
+func (c *column) appendNull() {
+	c.mark()
+	switch {
+	case c.variable():
+		c.off = append(c.off, int32(len(c.data)))
+	case c.arr != nil:
+		c.arr.end()
+	default:
+		for range c.width {
+			c.fix = append(c.fix, 0)
+		}
+	}
+	c.nulls++
+	c.n++
+}
+
+// append decodes one value. After an error the column is as before.
+func (c *column) append(v []byte) error {
+	c.mark()
+	if err := c.value(v); err != nil {
+		c.rewind()
+		return err
+	}
+	if c.off != nil {
+		c.off = append(c.off, int32(len(c.data)))
+	}
+	c.valid[c.n>>3] |= 1 << (c.n & 7)
+	c.n++
+	return nil
+}
+
+// pop takes back the last value.
+func (c *column) pop() {
+	c.n--
+	if c.valid[c.n>>3]>>(c.n&7)&1 == 0 {
+		c.nulls--
+	}
+	c.rewind()
+}
+
+// rewind forgets all that belongs to values from n on.
+func (c *column) rewind() {
+	c.valid = c.valid[:(c.n+7)/8]
+	keep := byte(1<<(c.n&7) - 1)
+	if c.n&7 != 0 {
+		c.valid[len(c.valid)-1] &= keep
+	}
+	switch {
+	case c.variable():
+		c.off = c.off[:c.n+1]
+		c.data = c.data[:c.off[c.n]]
+	case c.arr != nil:
+		c.arr.rewind(c.n)
+	case c.op == opBool:
+		c.fix = c.fix[:len(c.valid)]
+		if c.n&7 != 0 {
+			c.fix[len(c.fix)-1] &= keep
+		}
+	default:
+		c.fix = c.fix[:c.n*c.width]
+	}
+}
+
+// value appends one value to the buffers.
+func (c *column) value(v []byte) (err error) {
+	switch c.op {
+	case opSwap8:
+		if len(v) != 8 {
+			return errMalformed
+		}
+		c.fix = binary.LittleEndian.AppendUint64(c.fix, binary.BigEndian.Uint64(v))
+	case opSwap4:
+		if len(v) != 4 {
+			return errMalformed
+		}
+		c.fix = binary.LittleEndian.AppendUint32(c.fix, binary.BigEndian.Uint32(v))
+	case opSwap2:
+		if len(v) != 2 {
+			return errMalformed
+		}
+		c.fix = append(c.fix, v[1], v[0])
+	case opRaw:
+		c.data = append(c.data, v...)
+	case opRawUTF8:
+		if !utf8.Valid(v) {
+			return errUTF8
+		}
+		c.data = append(c.data, v...)
+	case opVersioned:
+		if len(v) < 1 || v[0] != 1 {
+			return errMalformed
+		}
+		c.data = append(c.data, v[1:]...)
+	case opDecimal:
+		return c.decimal(v)
+	case opTimestamp:
+		return c.timestamp(v)
+	case opBool:
+		if len(v) != 1 || v[0] > 1 {
+			return errMalformed
+		}
+		c.fix[c.n>>3] |= v[0] << (c.n & 7)
+	case opCopy:
+		if len(v) != c.width {
+			return errMalformed
+		}
+		c.fix = append(c.fix, v...)
+	case opArray:
+		return c.arr.append(v)
+	case opNumericText:
+		c.data, err = appendNumericText(c.data, v)
+	case opBits:
+		c.data, err = appendBitsText(c.data, v)
+	case opNetwork:
+		c.data, err = appendNetworkText(c.data, v)
+	case opMAC:
+		c.data, err = appendMACText(c.data, v)
+	default:
+		return c.temporal(v)
+	}
+	return err
+}
+
+func (c *column) decimal(v []byte) error {
+	x, err := decodeDecimal(v, c.scale)
+	if err != nil {
+		return err
+	}
+	sign := uint64(int64(x[c.words-1]) >> 63)
+	for _, w := range x[c.words:] {
+		if w != sign {
+			return errDecimalFits
+		}
+	}
+	for _, w := range x[:c.words] {
+		c.fix = binary.LittleEndian.AppendUint64(c.fix, w)
+	}
+	return nil
+}
+
+func (c *column) timestamp(v []byte) error {
+	if len(v) != 8 {
+		return errMalformed
+	}
+	t := int64(binary.BigEndian.Uint64(v))
+	switch {
+	case t == math.MaxInt64 || t == math.MinInt64:
+		if !c.inf {
+			return errInfinite
+		}
+	case t >= math.MaxInt64-epochMicros:
+		return errTimestampRange
+	default:
+		t += epochMicros
+	}
+	c.fix = binary.LittleEndian.AppendUint64(c.fix, uint64(t))
+	return nil
+}
+
+// temporal covers the less frequent dates and times.
+func (c *column) temporal(v []byte) error {
+	width := map[op]int{opDate: 4, opTime: 8, opTimestampText: 8, opInterval: 16, opIntervalText: 16}
+	if len(v) != width[c.op] {
+		return errMalformed
+	}
+	switch c.op {
+	case opDate:
+		d := int32(binary.BigEndian.Uint32(v))
+		switch {
+		case d == math.MaxInt32 || d == math.MinInt32:
+			if !c.inf {
+				return errInfinite
+			}
+		case d >= math.MaxInt32-epochDays:
+			return errMalformed
+		default:
+			d += epochDays
+		}
+		c.fix = binary.LittleEndian.AppendUint32(c.fix, uint32(d))
+	case opTime:
+		t := binary.BigEndian.Uint64(v)
+		if t > 86_400_000_000 {
+			return errMalformed
+		}
+		c.fix = binary.LittleEndian.AppendUint64(c.fix, t)
+	case opTimestampText:
+		c.data = appendTimestampText(c.data, int64(binary.BigEndian.Uint64(v)), c.zoned)
+	default:
+		return c.interval(v)
+	}
+	return nil
+}
+
+func (c *column) interval(v []byte) error {
+	i := record.IntervalValue{
+		Micros: int64(binary.BigEndian.Uint64(v)),
+		Days:   int32(binary.BigEndian.Uint32(v[8:])),
+		Months: int32(binary.BigEndian.Uint32(v[12:])),
+	}
+	infinite := ""
+	switch i {
+	case record.IntervalValue{Months: math.MaxInt32, Days: math.MaxInt32, Micros: math.MaxInt64}:
+		infinite = "infinity"
+	case record.IntervalValue{Months: math.MinInt32, Days: math.MinInt32, Micros: math.MinInt64}:
+		infinite = "-infinity"
+	}
+	switch {
+	case c.op == opIntervalText && infinite != "":
+		c.data = append(c.data, infinite...)
+	case c.op == opIntervalText:
+		c.data = record.AppendInterval(c.data, i)
+	case infinite != "":
+		return errInfiniteInterval
+	default:
+		c.fix = binary.LittleEndian.AppendUint32(c.fix, uint32(i.Months))
+		c.fix = binary.LittleEndian.AppendUint32(c.fix, uint32(i.Days))
+		c.fix = binary.LittleEndian.AppendUint64(c.fix, uint64(i.Micros))
+	}
+	return nil
+}
+
+// appendTimestampText prints a timestamp in microseconds since 2000, of any range.
+func appendTimestampText(dst []byte, t int64, zoned bool) []byte {
+	switch t {
+	case math.MaxInt64:
+		return append(dst, "infinity"...)
+	case math.MinInt64:
+		return append(dst, "-infinity"...)
+	}
+	seconds, micros := t/1_000_000, t%1_000_000
+	if micros < 0 {
+		seconds, micros = seconds-1, micros+1_000_000
+	}
+	const daySeconds = 86_400
+	dst = record.AppendTimestamp(dst, seconds+epochDays*daySeconds, arrow.Second, false)
+	if micros > 0 {
+		clock := record.AppendTimestamp(nil, micros, arrow.Microsecond, false)
+		dst = append(dst, clock[len("1970-01-01T00:00:00"):]...)
+	}
+	if zoned {
+		dst = append(dst, 'Z')
+	}
+	return dst
+}
+
+// take returns the values as Arrow data and starts anew.
+func (c *column) take() arrow.ArrayData {
+	storage := c.dt
+	if e, ok := c.dt.(arrow.ExtensionType); ok {
+		storage = e.StorageType()
+	}
+	var valid *memory.Buffer
+	if c.nulls > 0 {
+		valid = memory.NewBufferBytes(c.valid)
+	}
+	var data arrow.ArrayData
+	switch {
+	case c.arr != nil:
+		data = array.NewData(c.dt, c.n, []*memory.Buffer{valid}, c.arr.take(storage, c.n), c.nulls, 0)
+	case c.variable():
+		buffers := []*memory.Buffer{valid, memory.NewBufferBytes(int32Bytes(c.off)), memory.NewBufferBytes(c.data)}
+		data = array.NewData(c.dt, c.n, buffers, nil, c.nulls, 0)
+	default:
+		data = array.NewData(c.dt, c.n, []*memory.Buffer{valid, memory.NewBufferBytes(c.fix)}, nil, c.nulls, 0)
+	}
+	c.fresh()
+	return data
+}
+
+// int32Bytes is the memory of s: Arrow's offsets are in the machine's own byte order.
+func int32Bytes(s []int32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), 4*len(s))
+}
