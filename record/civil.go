@@ -197,7 +197,8 @@ func ParseTimestamp(s string, u arrow.TimeUnit) (v int64, zoned bool, err error)
 	if err != nil {
 		return 0, false, err
 	}
-	clock, offset, zoned, err := cutOffset(body[at+1:])
+	clock, zone := cutZone(body[at+1:])
+	offset, err := parseZone(zone)
 	if err != nil {
 		return 0, false, fmt.Errorf("%q is no timestamp: %w", s, err)
 	}
@@ -213,7 +214,7 @@ func ParseTimestamp(s string, u arrow.TimeUnit) (v int64, zoned bool, err error)
 	if !ok {
 		return 0, false, fmt.Errorf("timestamp %q is out of the range of 64-bit %s since 1970", s, u)
 	}
-	return v, zoned, nil
+	return v, zone != "", nil
 }
 
 // addChecked returns a*b+c, and whether it fits.
@@ -229,35 +230,37 @@ func addChecked(a, b, c int64) (int64, bool) {
 	return s, true
 }
 
-// cutOffset splits the zone off a time of day; the offset is in seconds east.
-func cutOffset(s string) (clock string, offset int64, zoned bool, err error) {
-	if c, ok := strings.CutSuffix(s, "Z"); ok {
-		return c, 0, true, nil
-	}
-	at := strings.LastIndexAny(s, "+-")
+// cutZone splits the zone, if there is one, off a time of day.
+func cutZone(s string) (clock, zone string) {
+	at := strings.LastIndexAny(s, "Z+-")
 	if at < 0 {
-		return s, 0, false, nil
+		return s, ""
 	}
-	parts := strings.Split(s[at+1:], ":")
+	return s[:at], s[at:]
+}
+
+// parseZone returns the offset of Z, +02, +0530, +05:30 or -00:00:15 in seconds east; no zone is 0.
+func parseZone(s string) (int64, error) {
+	if s == "" || s == "Z" {
+		return 0, nil
+	}
+	parts := strings.Split(s[1:], ":")
 	if len(parts) == 1 && len(parts[0]) == 4 {
 		parts = []string{parts[0][:2], parts[0][2:]}
 	}
-	if len(parts) > 3 {
-		return "", 0, false, fmt.Errorf("zone %q", s[at:])
-	}
-	scale := int64(3600)
+	offset, scale := int64(0), int64(3600)
 	for _, p := range parts {
 		n, err := parseDigits(p)
-		if err != nil || len(p) != 2 {
-			return "", 0, false, fmt.Errorf("zone %q", s[at:])
+		if err != nil || len(p) != 2 || scale == 0 {
+			return 0, fmt.Errorf("zone %q", s)
 		}
 		offset += n * scale
 		scale /= 60
 	}
-	if s[at] == '-' {
+	if s[0] == '-' {
 		offset = -offset
 	}
-	return s[:at], offset, true, nil
+	return offset, nil
 }
 
 // ParseTime reads hh:mm:ss with an optional fraction; 24:00:00 is allowed. The result counts the unit since midnight.

@@ -124,11 +124,10 @@ func parseExtText(b, st array.Builder, s string) error {
 			return nil
 		}
 		id, err := hex.DecodeString(strings.ReplaceAll(s, "-", ""))
-		if err != nil || len(s) != uuidText || len(id) != st.Type().(*arrow.FixedSizeBinaryType).ByteWidth { //nolint:forcetypeassert // by construction
+		if err != nil || len(s) != uuidText {
 			return fmt.Errorf("%q is no uuid", s)
 		}
-		st.Append(id)
-		return nil
+		return appendFixed(st, id)
 	default:
 		return ParseJSON(b, []byte(s))
 	}
