@@ -77,7 +77,9 @@ type memAt struct {
 	Row     int    `json:"row"`
 }
 
-func (a memAt) before(b memAt) bool { return a.Dataset < b.Dataset || (a.Dataset == b.Dataset && a.Row < b.Row) }
+func (a memAt) before(b memAt) bool {
+	return a.Dataset < b.Dataset || (a.Dataset == b.Dataset && a.Row < b.Row)
+}
 
 func (s *memSource) position(a memAt) record.Position {
 	a.Source = "mem"
@@ -270,7 +272,9 @@ func memCase(fault string) SourceCase {
 		want[b.Schema.Dataset] = append([]string{}, Rows(b)...)
 	}
 	return SourceCase{
-		New: func(testing.TB) connector.SourceConfig { return &memConfig{fault: fault, asked: asked, Token: memToken} },
+		New: func(testing.TB) connector.SourceConfig {
+			return &memConfig{fault: fault, asked: asked, Token: memToken}
+		},
 		Unreachable: func(testing.TB) connector.SourceConfig {
 			return &memConfig{fault: fault, asked: asked, Token: memToken, nowhere: true}
 		},
