@@ -120,6 +120,13 @@ type (
 	LagReporter interface {
 		Lag(ctx context.Context) (Lag, error)
 	}
+	// Controlled is a source whose control plane (an assignment, a membership) must agree with what it reads. The engine calls
+	// DriveControl, which never blocks, on every turn; while Reconciled is false the source is neither read nor checkpointed, and an
+	// error of it fails the generation.
+	Controlled interface {
+		DriveControl()
+		Reconciled() (bool, error)
+	}
 	// Named is a dataset's URI for lineage, by the OpenLineage naming rules, without credentials. Sinks have it too.
 	Named interface {
 		URI(dataset string) string
