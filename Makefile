@@ -93,6 +93,12 @@ fuzz:
 bench:
 	dev/services run -- go test -run '^$$' -bench . -benchmem $(PKG)
 
+## bench-jobs: whole jobs beside the machine's limit and other tools, JOB=name for one; writes docs/PERFORMANCE.md
+.PHONY: bench-jobs
+bench-jobs: build
+	dev/services install
+	dev/services run -- go run ./bench $(if $(JOB),-job $(JOB))
+
 ## services: install and start the test servers, and leave them running
 .PHONY: services
 services:
