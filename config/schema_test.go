@@ -1,0 +1,73 @@
+package config_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/leatdata/leat/config"
+)
+
+func compileSchema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	text, err := config.JSONSchema(registry(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("pipeline.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("pipeline.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// clause S31
+func TestSchemaAgreesWithParse(t *testing.T) {
+	schema := compileSchema(t)
+	for _, c := range []struct {
+		name, yaml string
+		good       bool
+	}{
+		{"URLs", "name: n\nsource: a.fake\nsinks: {a: b.fake}\n", true},
+		{"options", "name: n\nsource: {fake: {path: x, rows: 3, header: true, wait: 5s, columns: [a], types: {a: b}}}\nsinks: {a: {drain: x}}\n", true},
+		{"everything of a sink", "name: n\nsource: a.fake\nsinks: {a: {fake: x, mode: append, key: [a], policies: {a: text}, bad_rows: stop}}\n", true},
+		{"keys by dataset", "name: n\nsource: a.fake\nsinks: {a: {fake: x, key: {d: [a], e: b}, bad_rows: {action: set_aside, limit: 3}}}\n", true},
+		{"transforms", "name: n\nsource: a.fake\nsinks: {a: x.fake}\ntransforms: [{drop: [a]}, {datasets: x, key: id}]\n", true},
+		{"reference", "name: n\nsource: {fake: {path: x, rows: '${env:NOPE:-5}', style: '${env:NOPE:-plain}'}}\nsinks: {a: x.fake}\n", true},
+		{"no name", "source: a.fake\nsinks: {a: b.fake}\n", false},
+		{"bad name", "name: a b\nsource: a.fake\nsinks: {a: b.fake}\n", false},
+		{"unknown key", "name: n\nsource: a.fake\nsinks: {a: b.fake}\nsnapsot: true\n", false},
+		{"wrong level", "name: n\nsource: a.fake\nsinks: {a: {fake: {path: x, mode: append}}}\n", false},
+		{"unknown option", "name: n\nsource: {fake: {path: x, colums: [a]}}\nsinks: {a: b.fake}\n", false},
+		{"missing option", "name: n\nsource: {fake: {rows: 1}}\nsinks: {a: b.fake}\n", false},
+		{"unknown mode", "name: n\nsource: a.fake\nsinks: {a: {fake: x, mode: merge}}\n", false},
+		{"two connectors", "name: n\nsource: a.fake\nsinks: {a: {fake: x, drain: y}}\n", false},
+		{"no sinks", "name: n\nsource: a.fake\nsinks: {}\n", false},
+		{"two transforms in one", "name: n\nsource: a.fake\nsinks: {a: x.fake}\ntransforms: [{drop: [a], select: [b]}]\n", false},
+		{"source that is a sink", "name: n\nsource: {drain: {path: x}}\nsinks: {a: x.fake}\n", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := config.Parse([]byte(c.yaml), "p.yaml", registry(t), lookup())
+			if (err == nil) != c.good {
+				t.Errorf("Parse: %v", err)
+			}
+			var doc any
+			if err := yaml.Unmarshal([]byte(c.yaml), &doc); err != nil {
+				t.Fatal(err)
+			}
+			if err := schema.Validate(doc); (err == nil) != c.good {
+				t.Errorf("schema: %v", err)
+			}
+		})
+	}
+}
