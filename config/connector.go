@@ -270,6 +270,10 @@ func (d *decoder) setURL(cfg any, v *node, name string) {
 	if !d.text(v, &url) {
 		return
 	}
+	if err := CheckURL(url); err != nil {
+		d.fail(v, "%s: %s", name, withHint(err))
+		return
+	}
 	setter, ok := cfg.(connector.URLSetter)
 	if !ok {
 		d.fail(v, "%s: takes options, not a URL", name)
