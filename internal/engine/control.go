@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -41,6 +42,8 @@ type Status struct {
 	Started  time.Time
 	Datasets []DatasetStatus // in discovery order
 	Sinks    []SinkStatus    // in plan order
+	// Roundtrips counts the real calls to each system, retries included: by source and names of sinks.
+	Roundtrips map[string]int64
 }
 
 // DatasetStatus is the source's side of one dataset.
@@ -107,21 +110,14 @@ func (c *Control) Status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.status
+	s.Roundtrips = maps.Clone(s.Roundtrips)
 	s.Datasets = slices.Clone(s.Datasets)
 	s.Sinks = slices.Clone(s.Sinks)
 	for i := range s.Sinks {
-		s.Sinks[i].ByDataset = cloneMap(s.Sinks[i].ByDataset)
-		s.Sinks[i].Failed = cloneMap(s.Sinks[i].Failed)
+		s.Sinks[i].ByDataset = maps.Clone(s.Sinks[i].ByDataset)
+		s.Sinks[i].Failed = maps.Clone(s.Sinks[i].Failed)
 	}
 	return s
-}
-
-func cloneMap[V any](m map[string]V) map[string]V {
-	out := make(map[string]V, len(m))
-	for k, v := range m {
-		out[k] = v
-	}
-	return out
 }
 
 // set changes something that waiters may wait for.
@@ -142,6 +138,25 @@ func (c *Control) wanted() (paused, stopped bool, changed <-chan struct{}) {
 
 func (c *Control) state(s State, doing string, err error) {
 	c.set(func() { c.status.State, c.status.Doing, c.status.Err = s, doing, err })
+}
+
+// move changes the state between the turns of a reader, where that is news.
+func (c *Control) move(s State) {
+	c.mu.Lock()
+	same := c.status.State == s
+	c.mu.Unlock()
+	if !same {
+		c.state(s, "", nil)
+	}
+}
+
+func (c *Control) roundtrip(who string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.status.Roundtrips == nil {
+		c.status.Roundtrips = map[string]int64{}
+	}
+	c.status.Roundtrips[who]++
 }
 
 func (c *Control) dataset(name string, f func(*DatasetStatus)) {

@@ -101,11 +101,11 @@ const (
 	ResetChanged                         // forget the saved position and start a new run
 )
 
-// Deps is what a run is handed. Store and Log are needed; everything else has a default.
+// Deps is what a run is handed. Store is needed; everything else has a default.
 type Deps struct {
 	Store   state.Store
-	Rejects RejectStore // nil: a row to be set aside is an error that says so
-	Log     *slog.Logger
+	Rejects RejectStore      // nil: a row to be set aside is an error that says so
+	Log     *slog.Logger     // nil: silence
 	Now     func() time.Time // nil: time.Now
 	Rand    *rand.Rand       // for run ids and jitter; nil: seeded by the system
 	Control *Control         // nil: nobody looks

@@ -2,8 +2,12 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync"
 	"time"
 
+	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/record"
 )
 
@@ -23,4 +27,71 @@ type RejectStore interface {
 	Append(ctx context.Context, r []Rejected) error // may buffer
 	Flush(ctx context.Context) error                // everything appended survives loss of power; cheap when there is nothing
 	Close() error                                   // flushes
+}
+
+// badCounter applies one policy for bad rows. It may be used by several goroutines.
+type badCounter struct {
+	BadRows
+	mu sync.Mutex
+	n  int64
+}
+
+// add counts rows that were set aside and reports whether they are more than the limit.
+func (c *badCounter) add(n int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n += int64(n)
+	return c.Limit > 0 && c.n > c.Limit
+}
+
+// setAside keeps rejected rows, or stops at the first one, as the policy says. The second error is for later: the limit was
+// passed, and the run ends once the good rows are durable.
+func (r *runner) setAside(ctx context.Context, c *badCounter, sink string, at record.Position, rows []record.Reject) (now, later error) {
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	if c.Action == Stop {
+		return badRowError(sink, rows[0], "set bad rows aside with --bad-rows set_aside, or mend the row"), nil
+	}
+	if r.deps.Rejects == nil {
+		return badRowError(sink, rows[0], "there is no place for bad rows: give one"), nil
+	}
+	letters := make([]Rejected, len(rows))
+	for i, row := range rows {
+		letters[i] = Rejected{Pipeline: r.plan.Name, Run: r.runName, Sink: sink, Position: at, Time: r.now().UTC(), Reject: row}
+	}
+	if err := r.deps.Rejects.Append(ctx, letters); err != nil {
+		return fmt.Errorf("setting bad rows aside: %w", err), nil
+	}
+	if c.add(len(rows)) {
+		last := rows[len(rows)-1]
+		return nil, &connector.Error{
+			Class: connector.ClassPermanent, Code: "engine.too_many_bad_rows", Doing: "setting bad rows aside",
+			Dataset: last.Dataset, Column: last.Column,
+			Err:  fmt.Errorf("more than %d rows were bad; the last one: %w", c.Limit, rejectError(last)),
+			Hint: "look at them, then raise the limit to go on",
+		}
+	}
+	return nil, nil
+}
+
+func badRowError(sink string, r record.Reject, hint string) error {
+	doing := "reading"
+	if sink != "" {
+		doing = fmt.Sprintf("writing to sink %q", sink)
+	}
+	return &connector.Error{Class: connector.ClassPermanent, Code: "engine.bad_row", Doing: doing, Err: rejectError(r), Hint: hint}
+}
+
+func rejectError(r record.Reject) error { return errors.New(r.Error()) }
+
+// flushRejects makes durable what was set aside; it comes before anything that moves a position (E13).
+func (r *runner) flushRejects(ctx context.Context) error {
+	if r.deps.Rejects == nil {
+		return nil
+	}
+	if err := r.deps.Rejects.Flush(ctx); err != nil {
+		return fmt.Errorf("keeping the rows that were set aside: %w", err)
+	}
+	return nil
 }

@@ -20,9 +20,10 @@ var errStuck = errors.New("it does not return")
 
 // value is one generation of one connector: it counts the goroutines, names the running call, and turns panics into errors.
 type value struct {
-	who  string // source, or the sink's name: for people
-	log  *slog.Logger
-	fail func(error) // told of a panic in a goroutine; called at most a few times, from any goroutine
+	who   string // source, or the sink's name: for people
+	log   *slog.Logger
+	count func(who string) // of real calls to the system
+	fail  func(error)      // told of a panic in a goroutine; called at most a few times, from any goroutine
 
 	ctx    context.Context //nolint:containedctx // the lifetime of the value's goroutines
 	cancel context.CancelFunc
@@ -32,14 +33,13 @@ type value struct {
 	sealed bool
 	alive  int
 	idle   chan struct{} // closed when sealed and alive is 0
-	trips  map[string]int64
 }
 
-func newValue(ctx context.Context, who string, log *slog.Logger, fail func(error)) *value {
+func (r *runner) newValue(ctx context.Context, who string, fail func(error)) *value {
 	vctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	return &value{
-		who: who, log: log.With(slog.String("of", who)), fail: fail, ctx: vctx, cancel: cancel,
-		idle: make(chan struct{}), trips: map[string]int64{},
+		who: who, log: r.log.With(slog.String("connector", who)), fail: fail, count: r.ctl.roundtrip, ctx: vctx, cancel: cancel,
+		idle: make(chan struct{}),
 	}
 }
 
@@ -48,11 +48,7 @@ func (v *value) env(now func() time.Time) connector.Env {
 	return connector.Env{Log: v.log, Now: now, Roundtrip: v.roundtrip, Go: v.spawn}
 }
 
-func (v *value) roundtrip(op string) {
-	v.mu.Lock()
-	v.trips[op]++
-	v.mu.Unlock()
-}
+func (v *value) roundtrip(string) { v.count(v.who) }
 
 // spawn starts a goroutine that the value waits for (S10).
 func (v *value) spawn(f func(ctx context.Context)) error {

@@ -1,0 +1,454 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/lane"
+	"github.com/leatdata/leat/record"
+)
+
+// deliverer brings one lane into one sink. It replaces its sink's value after failures that may be tried again; all that it holds
+// besides belongs to the lane and outlives values.
+type deliverer struct {
+	g     *generation
+	i     int
+	spec  SinkSpec
+	offer SinkOffer
+	kind  laneKind
+	bad   *badCounter
+	pacer *pacer
+
+	mu sync.Mutex // guards v, which a stuck run looks at
+	v  *value
+
+	sink     connector.Sink
+	store    connector.PositionStore // nil unless kind is stores
+	finisher connector.Finisher      // nil: nothing to finish
+	evolver  connector.Evolver       // nil: schemas can't change
+	consumer lane.Consumer[lane.Item]
+
+	skipper  skipper
+	datasets map[string]*inflow // by dataset as the lane carries it
+	only     map[string]bool    // nil: all
+	failed   map[string]bool
+	done     bool // the sink has the whole run
+
+	durable  record.Position // what the sink has for sure
+	position record.Position // of the newest positioned item
+	tried    record.Position // of the newest commit, whose outcome may be unknown
+	later    error           // ends the lane at the next durable point
+	pending
+}
+
+// pending is what was received since the last durable point.
+type pending struct {
+	held      []lane.Delivery[lane.Item] // not acknowledged, in order
+	heldBytes int64
+	bytes     int64 // written
+	rows      map[string]int64
+	since     time.Time       // of the first write
+	dirty     bool            // rows were written
+	released  bool            // some of those were acknowledged before they were durable
+	boundary  record.Position // newest positioned item; zero: none
+	mid       bool            // something was written behind the boundary
+}
+
+// inflow is one dataset on its way into the sink.
+type inflow struct {
+	*layout
+	sent      *record.Schema // as it was last written; nil: nothing was
+	committed bool           // rows of it are durable
+}
+
+func newDeliverer(g *generation, i int) *deliverer {
+	return &deliverer{
+		g: g, i: i, spec: g.r.plan.Sinks[i], offer: g.r.offers[i], bad: g.r.sinkBad[i], pacer: newPacer(g.r.plan.Retry, g.r.random),
+		datasets: map[string]*inflow{}, failed: map[string]bool{}, pending: pending{rows: map[string]int64{}},
+	}
+}
+
+func (d *deliverer) value() *value {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.v
+}
+
+// open builds a value of the sink, without I/O.
+func (d *deliverer) open() error {
+	v := d.g.r.newValue(d.g.hard, d.spec.Name, d.g.broke)
+	d.mu.Lock()
+	d.v = v
+	d.mu.Unlock()
+	err := v.call("open", func() (err error) {
+		d.sink, err = d.spec.Config.Open(v.env(d.g.r.now))
+		return err
+	})
+	if err != nil {
+		return d.wrap(err)
+	}
+	d.kind = kindOf(d.offer, d.sink)
+	d.store = nil
+	if d.kind == stores {
+		d.store, _ = connector.As[connector.PositionStore](d.sink)
+	}
+	d.finisher, _ = connector.As[connector.Finisher](d.sink)
+	d.evolver, _ = connector.As[connector.Evolver](d.sink)
+	return nil
+}
+
+func (d *deliverer) wrap(err error) error { return fmt.Errorf("sink %q: %w", d.spec.Name, err) }
+
+func (d *deliverer) start(ctx context.Context) error {
+	req := connector.SinkStart{
+		Pipeline: d.g.r.plan.Name, Lane: d.spec.Name, Run: d.g.r.runName, Fence: d.g.r.attempt,
+		Guarantee: d.g.r.admission.Reached, Mode: d.offer.Mode,
+	}
+	if err := d.v.call("start", func() error { return d.sink.Start(ctx, req) }); err != nil {
+		return d.wrap(err)
+	}
+	return nil
+}
+
+// progress reads back what the sink has committed.
+func (d *deliverer) progress(ctx context.Context) (p record.Progress, has bool, err error) {
+	if d.store == nil {
+		return p, false, nil
+	}
+	err = d.v.call("read back the position", func() (err error) {
+		p, has, err = d.store.Committed(ctx)
+		return err
+	})
+	if err != nil {
+		return p, false, d.wrap(err)
+	}
+	return p, has, nil
+}
+
+// release closes the value and waits for its goroutines.
+func (d *deliverer) release() error {
+	if d.sink == nil {
+		return nil
+	}
+	s := d.sink
+	d.sink = nil
+	return d.v.release(d.g.r.plan.Drain, s.Close)
+}
+
+// run delivers until the lane has ended: one generation of the sink after the other.
+func (d *deliverer) run() error {
+	ctx := d.g.hard
+	for {
+		err := d.serve(ctx)
+		if err == nil || ctx.Err() != nil || errors.Is(err, errStuck) {
+			return err
+		}
+		var wait time.Duration
+		alone, saveErr := d.isolate(ctx, err)
+		if saveErr != nil {
+			return saveErr
+		}
+		if !alone {
+			v, reason := judge(d.failure(err))
+			switch v {
+			case giveUp:
+				return reason
+			case restart:
+				return &restartError{err: err}
+			case again:
+				wait = d.pacer.next(err)
+			}
+		}
+		if err := d.replace(ctx, err, wait); err != nil {
+			return err
+		}
+	}
+}
+
+func (d *deliverer) failure(err error) failure {
+	r := d.g.r
+	return failure{
+		err: err, sink: true, tries: d.pacer.tries(), retry: r.plan.Retry, asked: r.plan.Guarantee, replay: r.contract.Replay,
+		kind: d.kind, released: d.released, repeats: d.dirty && repeats(d.offer, d.kind),
+	}
+}
+
+// replace retires the sink's value and starts another one: the lane hands back what is not acknowledged.
+func (d *deliverer) replace(ctx context.Context, cause error, wait time.Duration) error {
+	if d.consumer != nil {
+		_ = d.consumer.Close() // never fails; what was held goes back to the lane
+		d.consumer = nil
+	}
+	if err := d.release(); err != nil {
+		if errors.Is(err, errStuck) {
+			return err
+		}
+		d.g.r.log.Warn("closing a sink that failed", slog.Any("error", err))
+	}
+	d.pending = pending{rows: map[string]int64{}}
+	d.g.r.ctl.sink(d.spec.Name, func(s *SinkStatus) { s.Retries++ })
+	if wait > 0 {
+		d.g.r.log.Warn("replacing a sink", slog.String("sink", d.spec.Name), slog.Any("error", cause), slog.Duration("wait", wait))
+		if !sleep(d.g.soft, wait) {
+			return cause
+		}
+	}
+	return nil
+}
+
+// serve is one generation of the sink: it returns nil when the lane has ended.
+func (d *deliverer) serve(ctx context.Context) error {
+	if d.sink == nil {
+		if err := d.reopen(ctx); err != nil {
+			return err
+		}
+	}
+	consumer, err := d.g.stream.Lane(d.spec.Name)
+	if err != nil {
+		return err
+	}
+	d.consumer = consumer
+	for {
+		if d.due() {
+			if err := d.commit(ctx); err != nil {
+				return err
+			}
+		}
+		if d.later != nil && (d.kind == whole || !d.mid && len(d.held) == 0) {
+			return d.later
+		}
+		del, err := d.receive(ctx)
+		switch {
+		case errors.Is(err, io.EOF):
+			return d.finish(ctx)
+		case err != nil:
+			return err
+		case del == nil:
+			continue // time to commit
+		}
+		if err := d.take(ctx, del); err != nil {
+			return err
+		}
+	}
+}
+
+// reopen starts a new value behind a failed one, and reads back what became of the last commit: an unknown outcome is never guessed.
+func (d *deliverer) reopen(ctx context.Context) error {
+	if err := d.open(); err != nil {
+		return err
+	}
+	if err := d.start(ctx); err != nil {
+		return err
+	}
+	p, has, err := d.progress(ctx)
+	if err != nil || d.kind != stores {
+		return err
+	}
+	ours := has && p.Run == d.g.r.runName
+	switch {
+	case ours && p.Done:
+		d.done = true
+		d.skipper.all = true
+	case !ours && d.durable.Zero(), ours && p.Position.Equal(d.durable):
+		return nil // nothing more than what is known
+	case ours && !p.Position.Zero() && p.Position.Equal(d.tried):
+		d.skipper.until = p.Position
+	default:
+		return d.wrap(behindError(d.spec.Name, p.Position, d.durable))
+	}
+	d.durable = p.Position
+	return nil
+}
+
+// receive waits for the next item, or, with something that should become durable, only until that is due: nil.
+func (d *deliverer) receive(ctx context.Context) (lane.Delivery[lane.Item], error) {
+	if !d.atBoundary() || !d.dirty {
+		return d.consumer.Receive(ctx)
+	}
+	timed, cancel := context.WithDeadline(ctx, time.Now().Add(d.g.r.plan.Commit.Every-time.Since(d.since)))
+	defer cancel()
+	del, err := d.consumer.Receive(timed)
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return nil, nil //nolint:nilnil // time to commit
+	}
+	return del, err
+}
+
+// atBoundary reports whether all that was written ends with a replay unit.
+func (d *deliverer) atBoundary() bool { return !d.boundary.Zero() && !d.mid }
+
+// due reports whether what was received should become durable now.
+func (d *deliverer) due() bool {
+	if !d.atBoundary() || d.kind == whole {
+		return false
+	}
+	c := d.g.r.plan.Commit
+	switch {
+	case d.bytes >= c.Bytes, d.heldBytes >= max(c.Bytes, d.g.r.plan.QueueBytes), d.later != nil, d.g.soft.Err() != nil:
+		return true
+	case !d.dirty: // positions alone cost the sink nothing before they are needed
+		return !d.g.r.contract.Bounded && d.consumer.CaughtUp() || len(d.held) >= maxHeld
+	case time.Since(d.since) >= c.Every:
+		return true
+	}
+	return !d.g.r.contract.Bounded && d.consumer.CaughtUp()
+}
+
+// maxHeld bounds the items without rows that wait to be acknowledged.
+const maxHeld = 256
+
+// take handles one item.
+func (d *deliverer) take(ctx context.Context, del lane.Delivery[lane.Item]) error {
+	b, ok := del.Item().(lane.Batch)
+	if !ok {
+		return del.Ack() // markers of snapshots: nobody asked for one
+	}
+	over, err := d.skipper.over(b.Position)
+	if err != nil {
+		return err
+	}
+	if !b.Position.Zero() {
+		d.position = b.Position
+	}
+	if over {
+		n := int64(b.NumRows())
+		d.g.r.ctl.sink(d.spec.Name, func(s *SinkStatus) { s.Skipped += n })
+		return del.Ack()
+	}
+	if stats, err := d.g.stream.Stats(d.spec.Name); err == nil {
+		d.g.r.ctl.sink(d.spec.Name, func(s *SinkStatus) { s.Queued = stats.Queued.Bytes })
+	}
+	d.held = append(d.held, del)
+	d.heldBytes += b.Bytes()
+	if err := d.write(ctx, b.Batch); err != nil {
+		return err
+	}
+	if !b.Position.Zero() {
+		d.boundary, d.mid = b.Position, false
+	} else {
+		d.mid = true
+	}
+	return d.letGo(b.Position)
+}
+
+// letGo acknowledges early what need not be held: everything where the sink starts over after a failure anyway; and the inside of a
+// replay unit that is larger than the lane may hold, which moves no frontier, but means that a failure starts over.
+func (d *deliverer) letGo(at record.Position) error {
+	if d.kind == whole {
+		return d.ackHeld()
+	}
+	if !at.Zero() || d.heldBytes <= d.g.r.plan.QueueBytes {
+		return nil
+	}
+	d.released = true
+	kept := d.held[:0]
+	d.heldBytes = 0
+	for _, h := range d.held {
+		if b, ok := h.Item().(lane.Batch); ok && !b.Position.Zero() {
+			kept = append(kept, h)
+			continue
+		}
+		if err := h.Ack(); err != nil {
+			return d.wrap(fmt.Errorf("acknowledging: %w", err))
+		}
+	}
+	clear(d.held[len(kept):])
+	d.held = kept
+	return nil
+}
+
+func (d *deliverer) ackHeld() error {
+	for _, h := range d.held {
+		if err := h.Ack(); err != nil {
+			return d.wrap(fmt.Errorf("acknowledging: %w", err))
+		}
+	}
+	clear(d.held)
+	d.held, d.heldBytes = d.held[:0], 0
+	return nil
+}
+
+// commit makes durable all that was received, dead letters first, and acknowledges it (E1).
+func (d *deliverer) commit(ctx context.Context) error {
+	if err := d.g.r.flushRejects(ctx); err != nil {
+		return err
+	}
+	var err error
+	if d.store != nil {
+		d.tried = d.boundary
+		p := record.Progress{Run: d.g.r.runName, Position: d.boundary}
+		err = d.v.call("commit", func() error { return d.store.Commit(ctx, p) })
+	} else if d.dirty {
+		err = d.v.call("flush", func() error { return d.sink.Flush(ctx) })
+	}
+	if err != nil {
+		return d.wrap(err)
+	}
+	return d.settled(d.boundary)
+}
+
+// settled notes that everything received is durable.
+func (d *deliverer) settled(at record.Position) error {
+	d.pacer.reset()
+	if !at.Equal(d.durable) || d.done {
+		d.g.r.pacer.reset()
+	}
+	d.durable = at
+	n := int64(0)
+	for name, rows := range d.rows {
+		n += rows
+		if in := d.datasets[name]; in != nil && rows > 0 {
+			in.committed = true
+		}
+	}
+	d.g.r.ctl.sink(d.spec.Name, func(s *SinkStatus) { s.Durable += n; s.Position = at })
+	if err := d.ackHeld(); err != nil {
+		return err
+	}
+	held := d.held
+	d.pending = pending{rows: map[string]int64{}, held: held}
+	return nil
+}
+
+// finish ends the lane. Only where the source came to its end does it make the run visible as a whole and tell the sink that it is
+// done; a stop makes durable what ends with a replay unit.
+func (d *deliverer) finish(ctx context.Context) error {
+	if !d.g.ended.Load() || d.later != nil {
+		if d.atBoundary() && d.kind != whole {
+			if err := d.commit(ctx); err != nil {
+				return err
+			}
+		}
+		return d.later
+	}
+	if err := d.skipper.missed(); err != nil {
+		return err
+	}
+	if d.done {
+		return d.ackHeld()
+	}
+	if err := d.g.r.flushRejects(ctx); err != nil {
+		return err
+	}
+	p := record.Progress{Run: d.g.r.runName, Position: d.position, Done: true}
+	var err error
+	switch {
+	case d.finisher != nil:
+		err = d.v.call("finish", func() error { return d.finisher.Finish(ctx, p) })
+	case d.store != nil:
+		err = d.v.call("commit", func() error { return d.store.Commit(ctx, p) })
+	default:
+		err = d.v.call("flush", func() error { return d.sink.Flush(ctx) })
+	}
+	if err != nil {
+		return d.wrap(err)
+	}
+	d.done = true
+	return d.settled(d.position)
+}

@@ -1,0 +1,350 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/lane"
+	"github.com/leatdata/leat/record"
+	"github.com/leatdata/leat/transform"
+)
+
+// mailbox holds the newest saved position that the source has not been told of.
+type mailbox struct {
+	mu   sync.Mutex
+	at   record.Position
+	full bool
+	wake chan struct{} // capacity 1
+}
+
+func newMailbox() *mailbox { return &mailbox{wake: make(chan struct{}, 1)} }
+
+func (m *mailbox) put(p record.Position) {
+	m.mu.Lock()
+	m.at, m.full = p, true
+	m.mu.Unlock()
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (m *mailbox) take() (record.Position, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p, ok := m.at, m.full
+	m.full = false
+	return p, ok
+}
+
+// reader is the one goroutine that calls the source.
+type reader struct {
+	g       *generation
+	src     connector.Source
+	v       *value
+	acks    connector.Acknowledger // nil: it has none
+	control connector.Controlled   // nil: it has none
+	ready   <-chan struct{}        // nil: it is polled
+	idle    time.Duration
+
+	checked  map[*record.Schema]bool
+	retired  bool // a call failed or was cancelled: nothing more may be called
+	unit     bool // inside of a replay unit
+	last     record.Position
+	later    error            // the limit of bad rows was passed: ends at the next boundary
+	budget   map[string]int64 // rows left by dataset, with a limit
+	finished bool             // every dataset has met its limit
+}
+
+const (
+	minIdle = 5 * time.Millisecond
+	maxIdle = 500 * time.Millisecond
+)
+
+func newReader(g *generation) *reader {
+	r := &reader{g: g, src: g.src, v: g.srcValue, checked: map[*record.Schema]bool{}}
+	r.acks, _ = connector.As[connector.Acknowledger](g.src)
+	r.control, _ = connector.As[connector.Controlled](g.src)
+	if n, ok := connector.As[connector.Notifier](g.src); ok {
+		r.ready = n.Ready()
+	}
+	if g.r.plan.Limit > 0 {
+		r.budget = map[string]int64{}
+		for _, name := range g.blue.names {
+			r.budget[name] = g.r.plan.Limit
+		}
+	}
+	return r
+}
+
+// run reads until the source ends (true), a stop, or an error. soft ends reading; hard ends everything.
+func (r *reader) run(soft, hard context.Context) (ended bool, err error) {
+	readCtx := hard
+	if r.g.r.contract.CancelSafe {
+		readCtx = soft
+	}
+	for {
+		if err := r.acknowledge(hard); err != nil {
+			return false, err
+		}
+		if soft.Err() != nil {
+			return false, nil
+		}
+		if r.later != nil && !r.unit {
+			return false, r.later
+		}
+		reconciled, err := r.drive()
+		if err != nil {
+			return false, err
+		}
+		if !reconciled || r.parked(soft) {
+			r.wait(soft, maxIdle)
+			continue
+		}
+		b, err := r.read(readCtx)
+		switch {
+		case errors.Is(err, io.EOF):
+			return r.later == nil, r.later
+		case err != nil && soft.Err() != nil:
+			return false, nil // the value is retired; what was published is delivered
+		case err != nil:
+			return false, err
+		case b == nil:
+			r.idle = min(max(2*r.idle, minIdle), maxIdle)
+			r.wait(soft, r.idle)
+			continue
+		}
+		r.idle = 0
+		if err := r.handle(soft, b); err != nil {
+			if soft.Err() != nil {
+				return false, nil
+			}
+			return false, err
+		}
+		if r.finished {
+			return true, nil
+		}
+	}
+}
+
+// drive turns the control plane of a source that has one, and reports whether it may be read (S19).
+func (r *reader) drive() (bool, error) {
+	if r.control == nil {
+		return true, nil
+	}
+	ok := false
+	err := r.v.call("reconcile", func() (err error) {
+		r.control.DriveControl()
+		ok, err = r.control.Reconciled()
+		return err
+	})
+	r.g.reconciled.Store(ok)
+	if err != nil {
+		return false, fmt.Errorf("source: its control plane: %w", err)
+	}
+	return ok, nil
+}
+
+// parked reports whether the run is paused and stands at the end of a replay unit (E10).
+func (r *reader) parked(soft context.Context) bool {
+	paused, _, _ := r.g.r.ctl.wanted()
+	state := Running
+	if paused && !r.unit {
+		state = Paused
+	}
+	if soft.Err() == nil {
+		r.g.r.ctl.move(state)
+	}
+	return state == Paused
+}
+
+// acknowledge tells the source of the newest saved position; always before the next read (S11).
+func (r *reader) acknowledge(ctx context.Context) error {
+	p, ok := r.g.box.take()
+	if !ok || r.acks == nil {
+		return nil
+	}
+	err := r.v.call("acknowledge", func() error { return r.acks.Acknowledge(ctx, p) })
+	if err != nil {
+		r.retired = true
+		return fmt.Errorf("source: acknowledging %s: %w", p, err)
+	}
+	return nil
+}
+
+func (r *reader) read(ctx context.Context) (b *record.Batch, err error) {
+	err = r.v.call("read", func() (err error) {
+		b, err = r.src.Read(ctx, r.g.r.plan.Batch)
+		return err
+	})
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.retired = !(r.g.r.contract.CancelSafe && errors.Is(err, context.Canceled) && ctx.Err() != nil)
+		err = fmt.Errorf("source: %w", err)
+	}
+	return b, err
+}
+
+// wait returns when there may be something to do: data, an acknowledgement, a command, a stop, or after d.
+func (r *reader) wait(soft context.Context, d time.Duration) {
+	_, _, changed := r.g.r.ctl.wanted()
+	t := time.NewTimer(d)
+	defer t.Stop()
+	ready := r.ready
+	if paused, _, _ := r.g.r.ctl.wanted(); paused {
+		ready = nil
+	}
+	select {
+	case <-ready:
+	case <-r.g.box.wake:
+	case <-changed:
+	case <-soft.Done():
+	case <-t.C:
+	}
+}
+
+// handle takes one batch from the source to the lanes.
+func (r *reader) handle(ctx context.Context, b *record.Batch) error {
+	if err := r.validate(b); err != nil {
+		return err
+	}
+	b, err := r.trim(b)
+	if err != nil {
+		return err
+	}
+	name := ""
+	if b.Schema != nil {
+		name = b.Schema.Dataset
+		size := b.Size
+		if size == 0 && b.Rows != nil {
+			size = b.Bytes()
+		}
+		r.g.r.ctl.dataset(name, func(d *DatasetStatus) { d.Rows += int64(b.NumRows()); d.Bytes += size })
+	}
+	if b, err = applySteps(r.g.r.plan.Source.Transforms, b); err != nil {
+		return fmt.Errorf("transforming %s: %w", name, err)
+	}
+	if len(b.Rejects) > 0 {
+		now, later := r.g.r.setAside(ctx, r.g.r.bad, "", b.Position, b.Rejects)
+		if now != nil {
+			return now
+		}
+		if later != nil {
+			r.later = later
+		}
+		r.g.r.ctl.dataset(name, func(d *DatasetStatus) { d.SetAside += int64(len(b.Rejects)) })
+		clean := *b
+		clean.Rejects = nil
+		b = &clean
+	}
+	if err := r.g.stream.Publish(ctx, lane.Batch{Batch: b}); err != nil {
+		return fmt.Errorf("publishing: %w", err)
+	}
+	r.unit = b.Position.Zero()
+	if !r.unit {
+		r.last = b.Position
+	}
+	return nil
+}
+
+// applySteps runs a batch through transforms. A batch that one drops stays as a position without rows.
+func applySteps(steps []transform.Step, b *record.Batch) (*record.Batch, error) {
+	if b.Schema == nil {
+		return b, nil
+	}
+	for _, s := range steps {
+		out, err := s.Apply(b)
+		if err != nil {
+			return nil, err
+		}
+		if out == nil {
+			return &record.Batch{Position: b.Position, Changes: b.Changes, Rejects: b.Rejects}, nil
+		}
+		b = out
+	}
+	return b, nil
+}
+
+// trim cuts a batch at the dataset's row limit.
+func (r *reader) trim(b *record.Batch) (*record.Batch, error) {
+	if r.budget == nil || b.Schema == nil {
+		return b, nil
+	}
+	name := b.Schema.Dataset
+	left, known := r.budget[name]
+	if !known {
+		left = r.g.r.plan.Limit
+	}
+	if n := int64(b.NumRows()); n > left {
+		cut, err := b.Keep(func(i int) bool { return int64(i) < left })
+		if err != nil {
+			return nil, err
+		}
+		b = cut
+	}
+	r.budget[name] = left - int64(b.NumRows())
+	r.finished = len(r.g.blue.names) > 0
+	for _, n := range r.budget {
+		r.finished = r.finished && n == 0
+	}
+	return b, nil
+}
+
+// validate checks what a source returned, so that its mistakes stop here (S6, S7).
+func (r *reader) validate(b *record.Batch) error {
+	fault := func(format string, args ...any) error {
+		e := &connector.Error{
+			Class: connector.ClassPermanent, Code: "engine.bad_batch", Doing: "checking what the source sent",
+			Err: fmt.Errorf(format, args...), Hint: "this is a mistake in the source: please report it",
+		}
+		if b.Schema != nil {
+			e.Dataset = b.Schema.Dataset
+		}
+		return e
+	}
+	if !b.Position.Zero() && !json.Valid(b.Position.Data) {
+		return fault("position %q is no JSON", b.Position.Data)
+	}
+	if b.Schema == nil {
+		if b.Rows != nil || len(b.Rejects) > 0 {
+			return fault("rows without a schema")
+		}
+		return nil
+	}
+	if !r.checked[b.Schema] {
+		if err := b.Schema.Validate(); err != nil {
+			return fault("%w", err)
+		}
+		r.checked[b.Schema] = true
+	}
+	n := b.NumRows()
+	if b.Rows != nil && int(b.Rows.NumCols()) != b.Schema.Columns.NumFields() {
+		return fault("%d columns, and the schema has %d", b.Rows.NumCols(), b.Schema.Columns.NumFields())
+	}
+	if b.Ops != nil && len(b.Ops) != n {
+		return fault("%d operations for %d rows", len(b.Ops), n)
+	}
+	if b.Old != nil && int(b.Old.NumRows()) != n {
+		return fault("%d images before for %d rows", b.Old.NumRows(), n)
+	}
+	return r.oversize(b, n, fault)
+}
+
+// oversize enforces the hard limits of a replay unit that can't be cut.
+func (r *reader) oversize(b *record.Batch, n int, fault func(string, ...any) error) error {
+	c, want := r.g.r.contract, r.g.r.plan.Batch
+	if most := max(int64(want.Rows), c.MaxUnitRows); want.Rows > 0 && int64(n) > most {
+		return fault("a batch of %d rows, and the contract allows %d", n, most)
+	}
+	if c.MaxUnitBytes > 0 && want.Bytes > 0 {
+		if size, most := b.Bytes(), max(want.Bytes, c.MaxUnitBytes); size > most && n > 1 {
+			return fault("a batch of %d bytes, and the contract allows %d", size, most)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,309 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/record"
+	"github.com/leatdata/leat/state"
+)
+
+// notes is what the engine keeps in the ledger of a saved record, besides the position: part of the persisted format.
+type notes struct {
+	Base   *base               `json:"base,omitempty"`   // the finished run that this one goes on behind
+	Only   map[string][]string `json:"only,omitempty"`   // this run repairs just these datasets, by sink
+	Failed map[string][]string `json:"failed,omitempty"` // datasets that failed in this run, by sink
+}
+
+// base is where the last finished run of an incremental source ended.
+type base struct {
+	Run      string          `json:"run"`
+	Attempt  uint64          `json:"attempt"`
+	Position record.Position `json:"position"`
+}
+
+func (n notes) encode() json.RawMessage {
+	if n.Base == nil && len(n.Only) == 0 && len(n.Failed) == 0 {
+		return nil
+	}
+	b, err := json.Marshal(n)
+	if err != nil {
+		panic(fmt.Sprintf("engine: notes: %v", err)) // strings, numbers and valid JSON always marshal
+	}
+	return b
+}
+
+func decodeNotes(raw json.RawMessage) (notes, error) {
+	var n notes
+	if len(raw) == 0 {
+		return n, nil
+	}
+	if err := json.Unmarshal(raw, &n); err != nil {
+		return n, &connector.Error{
+			Class: connector.ClassPosition, Code: "state.ledger", Doing: "reading the saved state", Err: err,
+			Hint: "leat state reset starts over",
+		}
+	}
+	return n, nil
+}
+
+// choice is which run this attempt serves, decided before any sink is opened.
+type choice struct {
+	run      string // empty: a new one
+	saved    record.Position
+	origin   connector.From // where the run begins
+	attempt  uint64         // that saved the positions; 0: none
+	base     *base
+	only     map[string][]string
+	failed   map[string][]string
+	complete bool // the last run is done, and this one starts over
+}
+
+// chooseRun decides which run goes on, or that a new one starts (S2, S3, S16). rec is nil where nothing is saved; changes says what
+// is different about the pipeline since it was saved.
+func chooseRun(rec *state.Record, src connector.SourceContract, changes []string, policy ChangedIdentity) (choice, error) {
+	fresh := choice{origin: connector.From{Origin: connector.Initial}}
+	if rec == nil || rec.Progress.Run == "" {
+		return fresh, nil
+	}
+	n, err := decodeNotes(rec.Progress.Ledger)
+	if err != nil {
+		return choice{}, err
+	}
+	p := rec.Progress
+	resumes := !p.Done || src.Incremental
+	if resumes && len(changes) > 0 && (!p.Position.Zero() || n.Base != nil) {
+		switch policy {
+		case ResetChanged:
+			return fresh, nil
+		case AdoptChanged:
+		case RefuseChanged:
+			return choice{}, changedError(rec.Pipeline, changes)
+		}
+	} else if resumes && len(changes) > 0 {
+		return fresh, nil // nothing is durable that could be mixed up
+	}
+	switch {
+	case p.Done && len(n.Failed) > 0:
+		fresh.only = n.Failed
+		return fresh, nil
+	case p.Done && src.Incremental && !p.Position.Zero():
+		b := &base{Run: p.Run, Attempt: rec.Attempt, Position: p.Position}
+		return choice{origin: b.from(), attempt: rec.Attempt, base: b}, nil
+	case p.Done:
+		fresh.complete = true
+		return fresh, nil
+	case src.Replay == connector.NoReplay && p.Position.Zero():
+		return fresh, nil
+	case src.Replay == connector.NoReplay:
+		return choice{}, &connector.Error{
+			Class: connector.ClassPosition, Code: "engine.no_replay", Doing: "resuming " + rec.Pipeline,
+			Err:  fmt.Errorf("the last run stopped behind %s, and this source can't be read a second time", p.Position),
+			Hint: "clear what it wrote, then: leat state reset " + rec.Pipeline,
+		}
+	}
+	c := choice{run: p.Run, saved: p.Position, attempt: rec.Attempt, base: n.Base, only: n.Only, failed: n.Failed}
+	switch {
+	case n.Base != nil:
+		c.origin = n.Base.from()
+	case !rec.Origin.Zero():
+		c.origin = connector.From{Origin: connector.Initialised, Position: rec.Origin}
+	}
+	return c, nil
+}
+
+func (b *base) from() connector.From {
+	return connector.From{Origin: connector.Resume, Attempt: b.Attempt, Position: b.Position}
+}
+
+func changedError(pipeline string, changes []string) error {
+	return &connector.Error{
+		Class: connector.ClassConfig, Code: "engine.identity", Doing: "resuming " + pipeline,
+		Err: fmt.Errorf("the pipeline is not the one that the saved position belongs to: %s", strings.Join(changes, "; ")),
+		Hint: "undo the change, or go on from the saved position with --on-change adopt, or start over with --on-change reset " +
+			"(leat state reset " + pipeline + ")",
+	}
+}
+
+// laneKind is what a lane's sink keeps.
+type laneKind uint8
+
+const (
+	flushes laneKind = iota // what it was given is durable after Flush; it keeps no position
+	stores                  // a PositionStore
+	whole                   // nothing is durable before the end
+)
+
+// laneState is what is known of one lane when a generation starts.
+type laneState struct {
+	sink      string
+	kind      laneKind
+	committed record.Progress // of a position store
+	has       bool            // it has committed any
+}
+
+// skip says which items a lane does not need, because its sink has them.
+type skip struct {
+	until record.Position // up to and with this one; zero: none
+	all   bool            // the sink has the whole run
+}
+
+// start is where the source starts and what each lane skips.
+type start struct {
+	from     connector.From
+	cuts     []record.Position
+	skips    map[string]skip
+	finished bool // every sink has the whole run
+	resumed  bool
+}
+
+// startFacts is what chooseStart looks at, besides the choice of the run.
+type startFacts struct {
+	run      string
+	acks     bool // the source releases upstream what was acknowledged
+	restarts bool // the run can only be read from its beginning: a row limit
+	compare  compare
+	lanes    []laneState
+}
+
+// compare orders two positions of the source; false: they can't be ordered.
+type compare func(a, b record.Position) (int, bool)
+
+// need is where one lane has to go on; zero: at the beginning of the run.
+type need struct {
+	at  record.Position
+	all bool
+}
+
+// chooseStart decides where the source starts: at the earliest position that any lane needs. Lanes that are ahead skip what they
+// have, which the source's cuts make possible. A sink's own position of this run wins over the saved one (E5).
+func chooseStart(c choice, f startFacts) (start, error) {
+	s := start{from: c.origin, skips: map[string]skip{}, finished: len(f.lanes) > 0}
+	needs := make([]need, len(f.lanes))
+	for i, l := range f.lanes {
+		n, err := laneNeed(c, f, l)
+		if err != nil {
+			return start{}, err
+		}
+		needs[i] = n
+		s.finished = s.finished && n.all
+		s.resumed = s.resumed || n.all || !n.at.Zero()
+	}
+	if s.finished {
+		return s, nil
+	}
+	low, err := earliest(needs, f)
+	if err != nil {
+		return start{}, err
+	}
+	if !low.Zero() {
+		s.from = connector.From{Origin: connector.Resume, Attempt: c.attempt, Position: low}
+	}
+	for i, n := range needs {
+		switch {
+		case n.all:
+			s.skips[f.lanes[i].sink] = skip{all: true}
+		case !n.at.Zero() && !n.at.Equal(low):
+			s.skips[f.lanes[i].sink] = skip{until: n.at}
+			if !slices.ContainsFunc(s.cuts, n.at.Equal) {
+				s.cuts = append(s.cuts, n.at)
+			}
+		}
+	}
+	return s, nil
+}
+
+// laneNeed is where one lane goes on.
+func laneNeed(c choice, f startFacts, l laneState) (need, error) {
+	switch l.kind {
+	case whole:
+		return need{}, nil
+	case flushes:
+		return need{at: c.saved}, nil
+	case stores:
+	}
+	p := l.committed
+	switch {
+	case l.has && p.Run == f.run:
+		if behind(f, p.Position, c.saved) {
+			return need{}, behindError(l.sink, p.Position, c.saved)
+		}
+		return need{at: p.Position, all: p.Done}, nil
+	case c.base != nil && (!l.has || p.Run != c.base.Run || !p.Position.Equal(c.base.Position)):
+		return need{}, behindError(l.sink, p.Position, c.base.Position)
+	case !c.saved.Zero() && f.acks:
+		return need{}, behindError(l.sink, record.Position{}, c.saved)
+	}
+	return need{}, nil
+}
+
+// behind reports whether a sink surely lacks what the source has already released.
+func behind(f startFacts, sink, saved record.Position) bool {
+	if !f.acks || saved.Zero() || f.compare == nil {
+		return false
+	}
+	if sink.Zero() {
+		return true
+	}
+	order, ok := f.compare(sink, saved)
+	return ok && order < 0
+}
+
+func behindError(sink string, has, saved record.Position) error {
+	return &connector.Error{
+		Class: connector.ClassPosition, Code: "engine.sink_behind", Doing: fmt.Sprintf("resuming sink %q", sink),
+		Err: fmt.Errorf("it has what came up to %s, and the pipeline has already gone on to %s: the sink was restored or emptied",
+			has, saved),
+		Hint: "restore the sink, or copy everything again after: leat state reset PIPELINE",
+	}
+}
+
+// earliest is the lowest need; zero is the beginning of the run.
+func earliest(needs []need, f startFacts) (record.Position, error) {
+	var low record.Position
+	first := true
+	for i, n := range needs {
+		switch {
+		case n.all:
+			continue
+		case n.at.Zero() || f.restarts:
+			return record.Position{}, orderable(needs, f)
+		case first:
+			low, first = n.at, false
+		case n.at.Equal(low):
+		default:
+			order, ok := 0, false
+			if f.compare != nil {
+				order, ok = f.compare(n.at, low)
+			}
+			if !ok {
+				return record.Position{}, orderError(f.lanes[i].sink)
+			}
+			if order < 0 {
+				low = n.at
+			}
+		}
+	}
+	return low, nil
+}
+
+// orderable checks that lanes that are ahead of the beginning of the run can be brought together with it.
+func orderable(needs []need, f startFacts) error {
+	for i, n := range needs {
+		if !n.all && !n.at.Zero() && f.compare == nil {
+			return orderError(f.lanes[i].sink)
+		}
+	}
+	return nil
+}
+
+func orderError(sink string) error {
+	return &connector.Error{
+		Class: connector.ClassPosition, Code: "engine.unordered", Doing: fmt.Sprintf("resuming sink %q", sink),
+		Err:  fmt.Errorf("it stands elsewhere than the run has to start, and this source can't order its positions"),
+		Hint: "clear the sinks, then start over with: leat state reset PIPELINE",
+	}
+}
