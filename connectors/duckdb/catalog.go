@@ -31,6 +31,10 @@ type remark struct {
 
 const remarkPrefix = "leat:"
 
+// typePrefix starts the comment of a column that is kept as text and stands for another type: what follows is its name, see
+// record.FormatType. The source reads it as that type again.
+const typePrefix = "leat:type="
+
 func (r remark) String() string {
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -132,11 +136,18 @@ func (d *db) describe(ctx context.Context, c *SourceConfig, r *relation) error {
 			return err
 		}
 	}
+	noted, err := d.notedTypes(ctx, r)
+	if err != nil {
+		return err
+	}
 	fields := make([]arrow.Field, len(cols))
 	for i, col := range cols {
 		f, transfer, err := fieldOf(col[0], col[1], col[2] != "NO")
 		if err != nil {
 			return wrap(err, "reading the type of column "+col[0], r.dataset, "")
+		}
+		if dt, ok := noted[col[0]]; ok && col[1] == "VARCHAR" {
+			f.Type = dt
 		}
 		fields[i] = f
 		r.casts = append(r.casts, "CAST("+ident(col[0])+" AS "+transfer+")")
@@ -157,6 +168,25 @@ func (d *db) describe(ctx context.Context, c *SourceConfig, r *relation) error {
 		r.schema = keyed
 	}
 	return r.schema.Validate()
+}
+
+// notedTypes reads the types that stand in the comments of a table's columns.
+func (d *db) notedTypes(ctx context.Context, r *relation) (map[string]arrow.DataType, error) {
+	if !r.stored {
+		return nil, nil
+	}
+	rows, err := d.rows(ctx, `SELECT column_name, comment FROM duckdb_columns() WHERE schema_name = $1 AND table_name = $2
+		AND starts_with(comment, '`+typePrefix+`')`, r.table.schema, r.table.name)
+	if err != nil {
+		return nil, wrap(err, "reading the comments of the columns", r.dataset, "")
+	}
+	out := map[string]arrow.DataType{}
+	for _, c := range rows {
+		if dt, err := record.ParseType(strings.TrimPrefix(c[1], typePrefix)); err == nil { // an edited comment says nothing
+			out[c[0]] = dt
+		}
+	}
+	return out, nil
 }
 
 func pickColumns(cols [][]string, names []string, dataset string) ([][]string, error) {

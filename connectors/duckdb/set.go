@@ -136,7 +136,19 @@ func (s *sink) create(ctx context.Context, x *set) error {
 	if x.into != x.target {
 		m.For = []string{x.target.schema, x.target.name}
 	}
-	return wrap(s.db.exec(ctx, "COMMENT ON TABLE "+x.into.sql()+" IS "+literal(m.String())), "writing down the key", x.dataset, "")
+	if err := s.db.exec(ctx, "COMMENT ON TABLE "+x.into.sql()+" IS "+literal(m.String())); err != nil {
+		return wrap(err, "writing down the key", x.dataset, "")
+	}
+	for i, c := range x.columns {
+		f := x.schema.Columns.Field(i)
+		if c.native != "VARCHAR" || f.Type.ID() == arrow.STRING {
+			continue
+		}
+		if err := s.db.exec(ctx, "COMMENT ON COLUMN "+x.into.sql()+"."+ident(f.Name)+" IS "+literal(typePrefix+record.FormatType(f.Type))); err != nil {
+			return wrap(err, "writing down the type of column "+f.Name, x.dataset, "")
+		}
+	}
+	return nil
 }
 
 func literal(text string) string { return `'` + strings.ReplaceAll(text, `'`, `''`) + `'` }

@@ -124,6 +124,9 @@ func (s *sink) begin(ctx context.Context) error {
 	if s.broken != nil {
 		return s.broken
 	}
+	if s.db == nil {
+		return errors.New("duckdb: write before start")
+	}
 	if s.inTx {
 		return nil
 	}
@@ -341,7 +344,9 @@ func (s *sink) dropShadows(ctx context.Context) error {
 }
 
 // shadowPrefix is the same for every replacement that this lane writes.
-func (s *sink) shadowPrefix() string { return ownPrefix + "new_" + short(s.start.Pipeline+"\x00"+s.start.Lane) + "_" }
+func (s *sink) shadowPrefix() string {
+	return ownPrefix + "new_" + short(s.start.Pipeline+"\x00"+s.start.Lane) + "_"
+}
 
 func short(text string) string {
 	sum := sha256.Sum256([]byte(text))
