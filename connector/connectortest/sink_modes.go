@@ -144,8 +144,9 @@ func (s *sinkSuite) uncommitted(t testing.TB, mode connector.WriteMode) {
 	}
 	target := s.New(t)
 	x := s.start(t, target, request(mode))
-	b := Numbered("one", 0, 2_000)
-	x.write(t, b, b)
+	b, more := Numbered("one", 0, 2_000), Numbered("one", 2_000, 2_000)
+	more.Schema = b.Schema
+	x.write(t, b, more)
 	x.end(t)
 	s.lacks(t, target, "closed without a commit", b.Schema)
 
