@@ -1,0 +1,63 @@
+// Command leat moves data and keeps it moved. leat --help lists its commands and exit codes.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/leatdata/leat/config"
+	"github.com/leatdata/leat/connectors/all"
+	"github.com/leatdata/leat/internal/cli"
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	tuneMemory(os.LookupEnv)
+	reg, err := all.All()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "leat:", err)
+		return cli.ExitFailed
+	}
+	app := cli.App{
+		Registry: reg, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Lookup: config.SystemLookup(), Now: time.Now, Drain: signals(),
+	}
+	return app.Run(context.Background(), os.Args[1:])
+}
+
+// signals returns a channel that the first ^C or SIGTERM closes. The second one ends the process at once, which loses nothing: what was
+// not saved is read again.
+func signals() <-chan struct{} {
+	drain := make(chan struct{})
+	ch := make(chan os.Signal, 2)
+	signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-ch
+		close(drain)
+		<-ch
+		os.Exit(cli.ExitInterrupted)
+	}()
+	return drain
+}
+
+const (
+	// gcPercent lets garbage grow to four times what lives: batches are short-lived and what lives is small.
+	gcPercent = 400
+	// memoryLimit is where collection gets eager, so that a bulk copy stays well below 256 MB.
+	memoryLimit = 160 << 20
+)
+
+// tuneMemory sets the garbage collector to bulk copies, unless the user set it.
+func tuneMemory(env func(string) (string, bool)) {
+	if _, set := env("GOGC"); !set {
+		debug.SetGCPercent(gcPercent)
+	}
+	if _, set := env("GOMEMLIMIT"); !set {
+		debug.SetMemoryLimit(memoryLimit)
+	}
+}

@@ -1,0 +1,17 @@
+package all
+
+import (
+	"errors"
+
+	"github.com/leatdata/leat/connector"
+)
+
+// All returns a registry of the bundled connectors.
+func All() (*connector.Registry, error) {
+	reg := &connector.Registry{}
+	var errs []error
+	for _, d := range []connector.Definition{} {
+		errs = append(errs, reg.Register(d))
+	}
+	return reg, errors.Join(errs...)
+}

@@ -1,0 +1,244 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/leatdata/leat/config"
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/internal/engine"
+)
+
+func (s *session) checkCommand() *cobra.Command {
+	var f copyFlags
+	var offline, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check FILE | SRC DST",
+		Short: "Say what would go wrong, and how to fix it",
+		Long: `Looks at a pipeline, or at what a copy would do, and changes nothing: which guarantee is reached and why, how every
+column will be stored and whether that is exact, privileges and settings, each with what to type to fix it.
+With --offline only the file and the guarantee are checked, without connecting to anything.
+
+It ends with 0 where a run would start, and with 3 where it would not.`,
+		Example: `  leat check orders.yaml
+  leat check --offline orders.yaml
+  leat check 'postgres://app@db/shop?table=orders' lake.duckdb --mode upsert`,
+		Args: argCount(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := s.checked(args, f)
+			if err != nil {
+				return err
+			}
+			report, err := s.check(cmd.Context(), planOf(p), offline)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = s.printJSON(checkJSON(report))
+			} else {
+				err = s.printCheck(p, report)
+			}
+			if err == nil && !report.OK() {
+				return outcome{ExitCheck}
+			}
+			return err
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().BoolVar(&offline, "offline", false, "connect to nothing")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
+	return cmd
+}
+
+// checked is the pipeline to check. A single argument is a pipeline file.
+func (s *session) checked(args []string, f copyFlags) (*config.Pipeline, error) {
+	if len(args) == 1 {
+		return s.load(args[0])
+	}
+	return s.copyPipeline(args[0], args[1], f)
+}
+
+func (s *session) check(ctx context.Context, plan engine.Plan, offline bool) (report engine.Report, err error) {
+	if offline {
+		return admission(plan)
+	}
+	log, err := s.logger(s.Stderr)
+	if err != nil {
+		return report, err
+	}
+	store, err := s.openStore(ctx)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = join(err, store.Close()) }()
+	ctx, cancel := s.untilDrain(ctx)
+	defer cancel()
+	return engine.Check(ctx, plan, engine.Deps{Store: store, Log: log, Now: s.Now})
+}
+
+// admission is the part of a check that needs no connection.
+func admission(plan engine.Plan) (engine.Report, error) {
+	src, err := plan.Source.Config.Contract()
+	if err != nil {
+		return engine.Report{}, fmt.Errorf("source: %w", err)
+	}
+	offers := make([]engine.SinkOffer, len(plan.Sinks))
+	var errs []error
+	for i, sink := range plan.Sinks {
+		c, err := sink.Config.Contract()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("sink %q: %w", sink.Name, err))
+			continue
+		}
+		offers[i] = engine.SinkOffer{Name: sink.Name, Contract: c}
+		switch {
+		case sink.Mode != nil:
+			offers[i].Mode = *sink.Mode
+		case len(c.Modes) > 0:
+			offers[i].Mode = c.Modes[0]
+		}
+	}
+	if len(errs) > 0 {
+		return engine.Report{}, errors.Join(errs...)
+	}
+	a := engine.Admit(src, offers, plan.Guarantee)
+	return engine.Report{Admission: a, Problems: a.Problems}, nil
+}
+
+// printCheck writes the report for people.
+func (s *session) printCheck(p *config.Pipeline, r engine.Report) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "pipeline %s\n", p.Name)
+	fmt.Fprintf(&b, "guarantee: %s (%s)\n", engine.GuaranteeName(r.Admission.Reached), r.Admission.Why)
+	if len(r.Admission.Lanes) > 1 {
+		for _, l := range r.Admission.Lanes {
+			fmt.Fprintf(&b, "  sink %s, mode %s: %s (%s)\n", l.Sink, l.Mode, engine.GuaranteeName(l.Reached), l.Why)
+		}
+	}
+	if r.Resume != "" {
+		fmt.Fprintf(&b, "a run starts %s\n", r.Resume)
+	}
+	for _, sink := range r.Sinks {
+		for _, d := range sink.Datasets {
+			fmt.Fprintf(&b, "\n%s to sink %s, mode %s", d.Dataset, sink.Name, sink.Mode)
+			if len(d.Key) > 0 {
+				fmt.Fprintf(&b, ", key %s", strings.Join(d.Key, ", "))
+			}
+			b.WriteString("\n" + columnTable(d) + "\n")
+		}
+	}
+	writeProbes(&b, r.Probes)
+	for _, p := range r.Problems {
+		fmt.Fprintf(&b, "\nproblem: %s\n", p.String())
+		if p.Hint != "" {
+			fmt.Fprintf(&b, "  fix: %s\n", p.Hint)
+		}
+	}
+	if r.OK() {
+		b.WriteString("\nok: a run would start\n")
+	} else {
+		b.WriteString("\nnot ok: a run would not start\n")
+	}
+	return s.print("%s", s.redact.text(b.String()))
+}
+
+func columnTable(d engine.DatasetReport) string {
+	t := newTable()
+	t.AppendHeader(table.Row{"column", "type", "stored as", "fidelity", "otherwise", "note"})
+	for _, c := range d.Columns {
+		native, policy := c.Native, ""
+		if native == "" {
+			native = "(left out)"
+		}
+		if c.Fidelity != connector.Exact {
+			policy = c.Policy.String()
+		}
+		t.AppendRow(table.Row{c.Column, c.Type.String(), native, c.Fidelity.String(), policy, c.Why})
+	}
+	return t.Render()
+}
+
+func writeProbes(b *strings.Builder, probes []engine.ProbeReport) {
+	for i, p := range probes {
+		if i == 0 {
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(b, "%-4s  %s: %s", p.Status, p.Where, p.Name)
+		if p.Detail != "" {
+			fmt.Fprintf(b, ": %s", p.Detail)
+		}
+		b.WriteString("\n")
+		if p.Fix != "" {
+			fmt.Fprintf(b, "      fix: %s\n", strings.ReplaceAll(p.Fix, "\n", "\n           "))
+		}
+	}
+}
+
+// checkJSON is the report for programs.
+func checkJSON(r engine.Report) any {
+	type column struct {
+		Column   string `json:"column"`
+		Type     string `json:"type"`
+		Native   string `json:"native"`
+		Fidelity string `json:"fidelity"`
+		Policy   string `json:"policy"`
+		Why      string `json:"why,omitempty"`
+	}
+	type dataset struct {
+		Sink    string   `json:"sink"`
+		Dataset string   `json:"dataset"`
+		Mode    string   `json:"mode"`
+		Key     []string `json:"key"`
+		Columns []column `json:"columns"`
+	}
+	type probe struct {
+		Where  string `json:"where"`
+		Name   string `json:"name"`
+		Status string `json:"status"`
+		Detail string `json:"detail,omitempty"`
+		Fix    string `json:"fix,omitempty"`
+	}
+	type lane struct {
+		Sink    string `json:"sink"`
+		Mode    string `json:"mode"`
+		Reached string `json:"reached"`
+		Why     string `json:"why"`
+	}
+	out := struct {
+		OK        bool      `json:"ok"`
+		Guarantee string    `json:"guarantee"`
+		Why       string    `json:"why"`
+		Resume    string    `json:"resume,omitempty"`
+		Lanes     []lane    `json:"lanes"`
+		Datasets  []dataset `json:"datasets"`
+		Probes    []probe   `json:"probes"`
+		Problems  []problem `json:"problems"`
+	}{
+		OK: r.OK(), Guarantee: engine.GuaranteeName(r.Admission.Reached), Why: r.Admission.Why, Resume: r.Resume,
+		Lanes: []lane{}, Datasets: []dataset{}, Probes: []probe{}, Problems: []problem{},
+	}
+	for _, l := range r.Admission.Lanes {
+		out.Lanes = append(out.Lanes, lane{l.Sink, l.Mode.String(), engine.GuaranteeName(l.Reached), l.Why})
+	}
+	for _, s := range r.Sinks {
+		for _, d := range s.Datasets {
+			ds := dataset{Sink: s.Name, Dataset: d.Dataset, Mode: s.Mode.String(), Key: append([]string{}, d.Key...), Columns: []column{}}
+			for _, c := range d.Columns {
+				ds.Columns = append(ds.Columns, column{c.Column, c.Type.String(), c.Native, c.Fidelity.String(), c.Policy.String(), c.Why})
+			}
+			out.Datasets = append(out.Datasets, ds)
+		}
+	}
+	for _, p := range r.Probes {
+		out.Probes = append(out.Probes, probe{p.Where, p.Name, p.Status.String(), p.Detail, p.Fix})
+	}
+	for _, p := range r.Problems {
+		out.Problems = append(out.Problems, problem{Message: p.String(), Code: p.Code, Hint: p.Hint})
+	}
+	return out
+}

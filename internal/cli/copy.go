@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leatdata/leat/config"
+	"github.com/leatdata/leat/connector"
+)
+
+// copyFlags say what is copied and how, for copy and check.
+type copyFlags struct {
+	mode      string
+	key       []string
+	columns   []string
+	where     string
+	limit     int64
+	tables    []string
+	setAside  string
+	guarantee string
+	batchRows int
+	policies  []string
+	sourceOpt []string
+	sinkOpt   []string
+	name      string
+}
+
+const endpointHelp = `SRC and DST are URLs or file names; leat connectors lists what there is, leat connectors NAME its options,
+which stand behind a question mark: 'postgres://app@db/shop?table=orders'. A - reads standard input or
+writes standard output: csv:- and jsonl:-. ${env:NAME} and ${file:PATH} put in a secret, such as a password.`
+
+func (s *session) copyCommand() *cobra.Command {
+	var f copyFlags
+	var r runFlags
+	cmd := &cobra.Command{
+		Use:   "copy SRC DST",
+		Short: "Copy from a source to a sink, once",
+		Long: `Copies everything that the source has now, and ends.
+
+` + endpointHelp + `
+
+Interrupted or crashed, the same command goes on where it was. Once it is done, the same command copies anew.`,
+		Example: `  leat copy sales.csv lake.duckdb
+  leat copy lake.duckdb?table=sales jsonl:- | head
+  leat copy 'postgres://app:${env:PGPASSWORD}@db/shop?tables=public.*' sqlite:shop.db
+  leat copy new.csv lake.duckdb?table=sales --mode upsert --key id
+  leat copy 'postgres://app@db/shop?table=orders' orders.parquet --columns id,total --where "total > 100"`,
+		Args: argCount(2, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := s.copyPipeline(args[0], args[1], f)
+			if err != nil {
+				return err
+			}
+			return s.execute(cmd.Context(), p, &r)
+		},
+	}
+	f.register(cmd)
+	r.register(cmd.Flags())
+	return cmd
+}
+
+func (f *copyFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&f.mode, "mode", "", "append, upsert or replace (default: the sink's own)")
+	fs.StringSliceVar(&f.key, "key", nil, "key columns, where the source does not say")
+	fs.StringSliceVar(&f.columns, "columns", nil, "only these columns, in this order")
+	fs.StringVar(&f.where, "where", "", "only rows for which this holds: SQL where the source takes SQL, else an expression such as 'total > 100'")
+	fs.Int64Var(&f.limit, "limit", 0, "at most so many rows of each dataset; 0: all")
+	fs.StringSliceVar(&f.tables, "tables", nil, "tables to read, patterns with * allowed")
+	fs.StringVar(&f.setAside, "set-aside", "", "set rows aside that can't be carried, and go on; =N: more than N stop the run")
+	fs.Lookup("set-aside").NoOptDefVal = "0"
+	fs.StringArrayVar(&f.policies, "policy", nil, "COLUMN=text|null|clamp|strip|fail: what to do with values that don't fit; * for all columns")
+	fs.StringVar(&f.guarantee, "guarantee", "", "at-least-once, effectively-once or exactly-once (default: the best that is reached)")
+	fs.IntVar(&f.batchRows, "batch-rows", 0, "rows of a batch; 0: a default that fits")
+	fs.StringArrayVar(&f.sourceOpt, "source-opt", nil, "NAME=VALUE: an option of the source")
+	fs.StringArrayVar(&f.sinkOpt, "sink-opt", nil, "NAME=VALUE: an option of the sink")
+	fs.StringVar(&f.name, "name", "", "name of what is saved about this copy (default: made of source, sink and selection)")
+}
+
+// copyPipeline makes a pipeline of what was typed.
+func (s *session) copyPipeline(src, dst string, f copyFlags) (*config.Pipeline, error) {
+	from, source, err := s.source(src, f.sourceOpt)
+	if err != nil {
+		return nil, err
+	}
+	to, sink, err := s.sink(dst, f.sinkOpt)
+	if err != nil {
+		return nil, err
+	}
+	p := &config.Pipeline{
+		Name: f.name, Source: config.Source{Connector: from.def.Name, Config: source}, Limit: f.limit, BatchRows: f.batchRows,
+		Sinks: []config.Sink{{Name: "target", Connector: to.def.Name, Config: sink, Key: f.key}},
+	}
+	if f.limit < 0 || f.batchRows < 0 {
+		return nil, usagef("--limit and --batch-rows: want no negative number")
+	}
+	var steps []config.Step
+	err = errors.Join(f.selection(source, from.def.Name, &steps), f.modes(p))
+	if err != nil {
+		return nil, &usageError{err: err, hint: "leat copy --help shows what each flag takes"}
+	}
+	if p.Transforms, err = config.MakeTransforms(steps...); err != nil {
+		return nil, &usageError{err: err}
+	}
+	if p.Name == "" {
+		p.Name = copyName(from, to, p)
+	}
+	return p, nil
+}
+
+// selection hands tables, columns and the condition to the source where it takes them, and makes transforms of the others.
+func (f *copyFlags) selection(source connector.SourceConfig, name string, steps *[]config.Step) error {
+	var errs []error
+	if len(f.tables) > 0 {
+		if hasOption(source, "tables") {
+			errs = append(errs, connector.SetOption(source, "tables", anyList(f.tables)))
+		} else {
+			errs = append(errs, fmt.Errorf("--tables: %s has no tables", name))
+		}
+	}
+	if f.where != "" {
+		if hasOption(source, "where") {
+			errs = append(errs, connector.SetOption(source, "where", f.where))
+		} else {
+			*steps = append(*steps, config.Step{Kind: "filter", Args: f.where})
+		}
+	}
+	if len(f.columns) > 0 {
+		if hasOption(source, "columns") && (f.where == "" || hasOption(source, "where")) {
+			errs = append(errs, connector.SetOption(source, "columns", anyList(f.columns)))
+		} else {
+			*steps = append(*steps, config.Step{Kind: "select", Args: anyList(f.columns)})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func anyList(list []string) []any {
+	out := make([]any, len(list))
+	for i, e := range list {
+		out[i] = e
+	}
+	return out
+}
+
+// modes reads the flags that are names.
+func (f *copyFlags) modes(p *config.Pipeline) error {
+	var errs []error
+	sink := &p.Sinks[0]
+	if f.mode != "" {
+		m, err := connector.ParseWriteMode(f.mode)
+		errs, sink.Mode = append(errs, err), &m
+	}
+	g, err := connector.ParseGuarantee(f.guarantee)
+	errs, p.Guarantee = append(errs, err), g
+	if f.setAside != "" {
+		n, err := strconv.ParseInt(f.setAside, 10, 64)
+		if err != nil || n < 0 {
+			errs = append(errs, fmt.Errorf("--set-aside=%s: want a number of rows", f.setAside))
+		}
+		p.BadRows = &config.BadRows{SetAside: true, Limit: n}
+	}
+	for _, text := range f.policies {
+		column, policy, ok := strings.Cut(text, "=")
+		if !ok {
+			errs = append(errs, fmt.Errorf("--policy %q: want COLUMN=POLICY", text))
+			continue
+		}
+		parsed, err := connector.ParsePolicy(policy)
+		errs = append(errs, err)
+		if sink.Policies == nil {
+			sink.Policies = map[string]connector.Policy{}
+		}
+		sink.Policies[column] = parsed
+	}
+	return errors.Join(errs...)
+}
+
+// copyName names a copy by all that decides what it does, so that typing it again goes on with it, and by nothing else: a new password
+// or batch size changes no name.
+func copyName(from, to endpoint, p *config.Pipeline) string {
+	h := sha256.New()
+	part := func(values ...string) {
+		for _, v := range values {
+			fmt.Fprintf(h, "%d:%s", len(v), v)
+		}
+	}
+	part(from.def.Name, from.place(), to.def.Name, to.place(), p.Transforms.Text, strconv.FormatInt(p.Limit, 10))
+	for _, identity := range []map[string]string{p.Source.Config.Identity(), p.Sinks[0].Config.Identity()} {
+		for _, k := range slices.Sorted(maps.Keys(identity)) {
+			part(k, identity[k])
+		}
+	}
+	if m := p.Sinks[0].Mode; m != nil {
+		part(m.String())
+	}
+	part(p.Sinks[0].Key...)
+	return fmt.Sprintf("copy-%s-%s-%s", from.label(), to.label(), hex.EncodeToString(h.Sum(nil)[:5]))
+}

@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// newTable makes a table in the style of all tables: aligned columns, a line under the header, nothing else.
+func newTable() table.Writer {
+	t := table.NewWriter()
+	style := table.StyleLight
+	style.Options = table.Options{SeparateColumns: true, SeparateHeader: true}
+	style.Box.MiddleVertical = " "
+	style.Box.MiddleSeparator = " "
+	style.Format.Header = text.FormatDefault
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", " "
+	t.SetStyle(style)
+	t.SuppressTrailingSpaces()
+	return t
+}
+
+// printJSON writes a value as indented JSON, redacted.
+func (s *session) printJSON(v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding JSON: %w", err)
+	}
+	return s.print("%s\n", s.redact.text(string(text)))
+}
+
+// wrapWords breaks a cell between words.
+func wrapWords(col string, maxLen int) string { return text.WrapSoft(col, maxLen) }

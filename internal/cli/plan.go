@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"github.com/leatdata/leat/config"
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/internal/engine"
+)
+
+// defaultBatchBytes is the wanted size of a batch where only its rows were asked for.
+const defaultBatchBytes = 4 << 20
+
+// planOf makes the engine's plan of a pipeline.
+func planOf(p *config.Pipeline) engine.Plan {
+	plan := engine.Plan{
+		Name:      p.Name,
+		Guarantee: p.Guarantee,
+		Source: engine.SourceSpec{
+			Connector: p.Source.Connector, Config: p.Source.Config, Transforms: p.Transforms.Steps, Text: p.Transforms.Text,
+		},
+		Limit: p.Limit,
+	}
+	if p.BadRows != nil {
+		plan.BadRows = badRows(*p.BadRows)
+	}
+	if p.BatchRows > 0 {
+		plan.Batch = connector.Limit{Rows: p.BatchRows, Bytes: defaultBatchBytes}
+	}
+	for _, s := range p.Sinks {
+		spec := engine.SinkSpec{
+			Name: s.Name, Connector: s.Connector, Config: s.Config, Mode: s.Mode, Key: s.Key, Keys: s.Keys,
+			Transforms: s.Transforms.Steps, Text: s.Transforms.Text, Policies: s.Policies,
+		}
+		if s.BadRows != nil {
+			b := badRows(*s.BadRows)
+			spec.BadRows = &b
+		}
+		plan.Sinks = append(plan.Sinks, spec)
+	}
+	return plan
+}
+
+func badRows(b config.BadRows) engine.BadRows {
+	if b.SetAside {
+		return engine.BadRows{Action: engine.SetAside, Limit: b.Limit}
+	}
+	return engine.BadRows{Action: engine.Stop}
+}
+
+// load reads a pipeline file and makes its secrets known.
+func (s *session) load(file string) (*config.Pipeline, error) {
+	p, err := config.Load(file, s.Registry, s.Lookup)
+	if err != nil {
+		return nil, err
+	}
+	s.redact.addConfig(p.Source.Config)
+	for _, sink := range p.Sinks {
+		s.redact.addConfig(sink.Config)
+	}
+	return p, nil
+}
+
+// writesStdout reports whether data goes to standard output, which then can't take a summary.
+func writesStdout(p *config.Pipeline) bool {
+	for _, s := range p.Sinks {
+		if optionText(s.Config, "path") == "-" {
+			return true
+		}
+	}
+	return false
+}

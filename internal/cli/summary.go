@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/leatdata/leat/internal/engine"
+)
+
+// summary is the end of a run as --json prints it.
+type summary struct {
+	Pipeline      string           `json:"pipeline"`
+	Run           string           `json:"run,omitempty"`
+	State         string           `json:"state"` // done, interrupted, failed
+	Guarantee     string           `json:"guarantee"`
+	Resumed       bool             `json:"resumed"`
+	Rows          int64            `json:"rows"`  // read, by this process
+	Bytes         int64            `json:"bytes"` // likewise
+	Seconds       float64          `json:"seconds"`
+	RowsPerSecond float64          `json:"rows_per_second"`
+	PeakMemory    int64            `json:"peak_memory_bytes,omitempty"`
+	SetAside      int64            `json:"set_aside"`
+	RejectsFile   string           `json:"rejects_file,omitempty"`
+	Datasets      []summaryDataset `json:"datasets"`
+	Sinks         []summarySink    `json:"sinks"`
+	Errors        []problem        `json:"errors,omitempty"`
+}
+
+type summaryDataset struct {
+	Name     string `json:"name"`
+	Rows     int64  `json:"rows"`
+	Bytes    int64  `json:"bytes"`
+	SetAside int64  `json:"set_aside"`
+}
+
+type summarySink struct {
+	Name     string            `json:"name"`
+	Rows     int64             `json:"rows"`
+	Skipped  int64             `json:"skipped"`
+	SetAside int64             `json:"set_aside"`
+	Altered  int64             `json:"altered"`
+	Retries  int64             `json:"retries"`
+	Failed   map[string]string `json:"failed,omitempty"`
+}
+
+func newSummary(sum engine.Summary, runErr error, rejectsFile string) summary {
+	out := summary{
+		Pipeline: sum.Pipeline, Run: sum.Run, State: "done", Guarantee: engine.GuaranteeName(sum.Reached), Resumed: sum.Resumed,
+		Seconds: sum.Took.Seconds(), PeakMemory: peakMemory(), SetAside: sum.SetAside,
+		Datasets: []summaryDataset{}, Sinks: []summarySink{},
+	}
+	switch {
+	case runErr != nil:
+		out.State, out.Errors = "failed", problemsOf(runErr)
+	case !sum.Done:
+		out.State = "interrupted"
+	}
+	for _, d := range sum.Datasets {
+		out.Rows, out.Bytes = out.Rows+d.Rows, out.Bytes+d.Bytes
+		out.Datasets = append(out.Datasets, summaryDataset{d.Name, d.Rows, d.Bytes, d.SetAside})
+	}
+	for _, s := range sum.Sinks {
+		out.Sinks = append(out.Sinks, summarySink{s.Name, s.Rows, s.Skipped, s.SetAside, s.Altered, s.Retries, s.Failed})
+	}
+	if out.Seconds > 0 {
+		out.RowsPerSecond = float64(out.Rows) / out.Seconds
+	}
+	if out.SetAside > 0 {
+		out.RejectsFile = rejectsFile
+	}
+	return out
+}
+
+// json is the summary as one redacted line.
+func (s summary) json(r *redactor) string {
+	for i := range s.Errors {
+		s.Errors[i].Message, s.Errors[i].Hint = r.text(s.Errors[i].Message), r.text(s.Errors[i].Hint)
+	}
+	for _, sink := range s.Sinks {
+		for d, why := range sink.Failed {
+			sink.Failed[d] = r.text(why)
+		}
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Sprintf(`{"state":%q}`, s.State) + "\n"
+	}
+	return string(text) + "\n"
+}
+
+// text is the summary as a person reads it.
+func (s summary) text() string {
+	var b strings.Builder
+	width := 0
+	for _, d := range s.Datasets {
+		width = max(width, len(d.Name))
+	}
+	if len(s.Datasets) > 1 {
+		for _, d := range s.Datasets {
+			fmt.Fprintf(&b, "%-*s  %12s rows  %9s\n", width, d.Name, thousands(d.Rows), bytesText(d.Bytes))
+		}
+	}
+	verb := map[string]string{"done": "copied", "interrupted": "interrupted after", "failed": "failed after"}[s.State]
+	took := time.Duration(s.Seconds * float64(time.Second))
+	fmt.Fprintf(&b, "%s %s (%s) in %s", verb, plural(s.Rows, "row"), bytesText(s.Bytes), shortDuration(took))
+	if s.Rows > 0 {
+		fmt.Fprintf(&b, ", %s rows/s", shortNumber(s.RowsPerSecond))
+	}
+	if s.PeakMemory > 0 {
+		fmt.Fprintf(&b, ", peak memory %s", bytesText(s.PeakMemory))
+	}
+	b.WriteString("\n")
+	for _, k := range s.Sinks {
+		b.WriteString(k.text(s.Rows, len(s.Sinks)))
+	}
+	if s.Resumed {
+		b.WriteString("went on where the last run ended\n")
+	}
+	if s.SetAside > 0 {
+		fmt.Fprintf(&b, "set aside: %s, in %s\n", plural(s.SetAside, "row"), s.RejectsFile)
+	}
+	if s.State != "failed" {
+		fmt.Fprintf(&b, "guarantee: %s\n", s.Guarantee)
+	}
+	return b.String()
+}
+
+// text says of a sink what the first line does not.
+func (k summarySink) text(read int64, sinks int) string {
+	var parts []string
+	if k.Rows != read || sinks > 1 {
+		parts = append(parts, plural(k.Rows, "row")+" written")
+	}
+	if k.Skipped > 0 {
+		parts = append(parts, plural(k.Skipped, "row")+" it had already")
+	}
+	if k.Altered > 0 {
+		parts = append(parts, plural(k.Altered, "value")+" changed by a declared policy")
+	}
+	if k.Retries > 0 {
+		parts = append(parts, fmt.Sprintf("started again %s", plural(k.Retries, "time")))
+	}
+	if n := len(k.Failed); n > 0 {
+		parts = append(parts, plural(int64(n), "dataset")+" failed")
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("sink %s: %s\n", k.Name, strings.Join(parts, ", "))
+}
+
+// log writes the summary as one log record.
+func (s summary) log(log *slog.Logger) {
+	attrs := []any{
+		slog.String("pipeline", s.Pipeline), slog.Int64("rows", s.Rows), slog.Int64("bytes", s.Bytes),
+		slog.Float64("seconds", float64(int64(s.Seconds*1000))/1000), slog.Int64("rows_per_second", int64(s.RowsPerSecond)),
+		slog.Int64("peak_memory_bytes", s.PeakMemory), slog.Int64("set_aside", s.SetAside), slog.String("guarantee", s.Guarantee),
+		slog.Bool("resumed", s.Resumed),
+	}
+	if s.RejectsFile != "" {
+		attrs = append(attrs, slog.String("rejects_file", s.RejectsFile))
+	}
+	log.Info(s.State, attrs...) //nolint:sloglint // one of three constants
+}
