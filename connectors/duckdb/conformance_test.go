@@ -45,7 +45,7 @@ func TestSource(t *testing.T) {
 	connectortest.Source(t, connectortest.SourceCase{
 		New: func(t testing.TB) connector.SourceConfig {
 			t.Helper()
-			path := fill(t, connectortest.Numbered("numbers", 0, 40), connectortest.Numbered("none", 0, 0),
+			path := fill(t, connectortest.Numbered("numbers", 0, 12), connectortest.Numbered("none", 0, 0),
 				connectortest.Batch("types", connectortest.Pick("int64", "text", "uuid", "date_inf")...))
 			return &duckdb.SourceConfig{Database: duckdb.Database{Path: path}}
 		},
