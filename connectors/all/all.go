@@ -4,13 +4,14 @@ import (
 	"errors"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/connectors/duckdb"
 )
 
 // All returns a registry of the bundled connectors.
 func All() (*connector.Registry, error) {
 	reg := &connector.Registry{}
 	var errs []error
-	for _, d := range []connector.Definition{} {
+	for _, d := range []connector.Definition{duckdb.Definition()} {
 		errs = append(errs, reg.Register(d))
 	}
 	return reg, errors.Join(errs...)
