@@ -204,7 +204,7 @@ func setMany(f reflect.Value, value any) error {
 	switch v := value.(type) {
 	case string:
 		if f.Kind() == reflect.Map {
-			return setPairs(f, strings.Split(v, ","))
+			return setPairs(f, splitPairs(v))
 		}
 		f.Set(reflect.ValueOf(strings.Split(v, ",")))
 		return nil
@@ -230,6 +230,26 @@ func setMany(f reflect.Value, value any) error {
 		return nil
 	}
 	return fmt.Errorf("want a list or comma-separated text, not %v", value)
+}
+
+// splitPairs splits at commas outside of brackets, so that a value may be decimal(12,2).
+func splitPairs(s string) []string {
+	var parts []string
+	depth, start := 0, 0
+	for i, c := range s {
+		switch c {
+		case '(', '<':
+			depth++
+		case ')', '>':
+			depth--
+		case ',':
+			if depth <= 0 {
+				parts = append(parts, s[start:i])
+				start = i + 1
+			}
+		}
+	}
+	return append(parts, s[start:])
 }
 
 // setPairs reads name:value pairs, as a query has them.

@@ -1,0 +1,94 @@
+package literal
+
+import "math"
+
+// maxIntDigits is how many digits fit an int64 whatever they are.
+const maxIntDigits = 18
+
+// Int reads a whole number in canonical form: an optional minus, no leading zeros, no plus, within 64 bits. -0 is none: an integer
+// has no negative zero.
+func Int(b []byte) (v int64, ok bool) {
+	digits := b
+	neg := len(b) > 0 && b[0] == '-'
+	if neg {
+		digits = b[1:]
+	}
+	if len(digits) == 0 || len(digits) > maxIntDigits+1 {
+		return 0, false
+	}
+	if digits[0] == '0' {
+		return 0, len(b) == 1
+	}
+	var u uint64
+	for _, c := range digits {
+		c -= '0'
+		if c > 9 {
+			return 0, false
+		}
+		u = u*10 + uint64(c)
+	}
+	switch {
+	case neg && u <= 1<<63:
+		return -int64(u), true
+	case !neg && u <= math.MaxInt64:
+		return int64(u), true
+	}
+	return 0, false
+}
+
+// maxFloatDigits is how many decimal digits survive a float64 whatever they are.
+const maxFloatDigits = 15
+
+// minFloat is the smallest magnitude that is printed without an exponent.
+const minFloat = 1e-7
+
+// pow10 are the powers of ten that a float64 holds exactly.
+var pow10 = [...]float64{ //nolint:gochecknoglobals // a constant table
+	1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+}
+
+// Float reads a plain decimal number whose value a float64 prints back exactly: an optional minus, digits without leading zeros,
+// optionally a point and digits; at most 15 significant digits, zero or at least 1e-7 in magnitude. No exponent.
+func Float(b []byte) (f float64, ok bool) {
+	digits := b
+	neg := len(b) > 0 && b[0] == '-'
+	if neg {
+		digits = b[1:]
+	}
+	if len(digits) == 0 || digits[0] == '.' || (digits[0] == '0' && len(digits) > 1 && digits[1] != '.') {
+		return 0, false
+	}
+	mantissa, significant, point := int64(0), 0, -1
+	for i, c := range digits {
+		if c == '.' && point < 0 {
+			point = i
+			continue
+		}
+		c -= '0'
+		if c > 9 {
+			return 0, false
+		}
+		if mantissa == 0 && c == 0 {
+			continue
+		}
+		if significant++; significant > maxFloatDigits {
+			return 0, false
+		}
+		mantissa = mantissa*10 + int64(c)
+	}
+	f = float64(mantissa)
+	if point >= 0 {
+		scale := len(digits) - point - 1
+		if scale == 0 || scale >= len(pow10) {
+			return 0, false
+		}
+		f /= pow10[scale] // both are exact, so the quotient is the nearest float
+	}
+	if f != 0 && f < minFloat {
+		return 0, false
+	}
+	if neg {
+		f = -f
+	}
+	return f, true
+}
