@@ -1,0 +1,320 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/connector/sqlgen"
+	"github.com/leatdata/leat/record"
+)
+
+// target is the table that a dataset is written to.
+type target struct {
+	table    string // the final name
+	physical string // where rows go: the table itself, or its stage
+	schema   *record.Schema
+	cols     []targetColumn
+	key      []int // columns of the batch
+	unique   bool  // an index makes the key unique: ON CONFLICT works
+	parked   map[string]*parked
+	mode     connector.WriteMode
+}
+
+// targetColumn is one column of a batch.
+type targetColumn struct {
+	name  string // as the table has it
+	how   storage
+	skip  bool // computed by the table
+	isKey bool
+}
+
+// target returns the table of a batch's dataset, and makes it on first use.
+func (s *sink) target(schema *record.Schema) (*target, error) {
+	t, ok := s.targets[schema.Dataset]
+	if ok && t.schema == schema {
+		return t, nil
+	}
+	name, err := s.claim(schema.Dataset)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		t = &target{table: name, physical: name, mode: s.start.Mode, parked: map[string]*parked{}}
+		if s.start.Mode == connector.Replace {
+			if t.physical, err = s.stage(name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	o, exists, err := s.db.describe(t.physical)
+	if err != nil {
+		return nil, err
+	}
+	if !exists {
+		if err := s.create(t.physical, schema); err != nil {
+			return nil, err
+		}
+		if o, _, err = s.db.describe(t.physical); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.fit(t, o, schema); err != nil {
+		return nil, err
+	}
+	s.targets[schema.Dataset] = t
+	return t, nil
+}
+
+// claim gives a dataset its table; two datasets never share one. SQLite's names ignore case.
+func (s *sink) claim(dataset string) (string, error) {
+	name := s.tableName(dataset)
+	low := strings.ToLower(name)
+	e := configError("sqlite.name", "choosing a table", nil)
+	e.Dataset = dataset
+	if strings.HasPrefix(low, "sqlite_") || strings.HasPrefix(low, "_leat_") || name == "" {
+		e.Err, e.Hint = fmt.Errorf("the name %q is reserved", name), "choose another one with table=NAME"
+		return "", e
+	}
+	if s.owners == nil {
+		s.owners = map[string]string{}
+	}
+	if other, taken := s.owners[low]; taken && other != dataset {
+		e.Err = fmt.Errorf("it would be written to table %q, as dataset %s is (SQLite does not tell upper and lower case apart)", name, other)
+		e.Hint = "names=full keeps schemas apart; rename one of the datasets where only case differs"
+		return "", e
+	}
+	s.owners[low] = dataset
+	return name, nil
+}
+
+// create makes the table with exact types.
+func (s *sink) create(name string, schema *record.Schema) error {
+	defs := make([]string, schema.Columns.NumFields())
+	rowIDKey := len(schema.Key) == 1
+	for i, f := range schema.Columns.Fields() {
+		typ, err := record.TypeOf(f.Type)
+		if err != nil {
+			return fmt.Errorf("column %q: %w", f.Name, err)
+		}
+		declared := declare(typ, record.NativeOf(f))
+		isKey := slices.Contains(schema.Key, i)
+		defs[i] = sqlgen.Ident(f.Name) + " " + declared
+		switch {
+		case isKey && rowIDKey && declared == "INTEGER":
+			defs[i] += " PRIMARY KEY NOT NULL"
+		case isKey:
+			defs[i] += " NOT NULL"
+			rowIDKey = false
+		}
+	}
+	if len(schema.Key) > 0 && !rowIDKey {
+		defs = append(defs, "PRIMARY KEY ("+sqlgen.Idents(schema.KeyNames())+")")
+	}
+	return s.db.exec("CREATE TABLE " + ident(name) + " (\n\t" + strings.Join(defs, ",\n\t") + "\n)")
+}
+
+// fit checks an existing table against a schema and says how each column is bound.
+func (s *sink) fit(t *target, o *object, schema *record.Schema) error {
+	e := configError("sqlite.columns", "matching columns", nil)
+	e.Dataset = schema.Dataset
+	if o.kind != "table" {
+		e.Err, e.Hint = fmt.Errorf("%q is a %s", o.name, o.kind), "choose another table with table=NAME"
+		return e
+	}
+	var missing []string
+	cols := make([]targetColumn, schema.Columns.NumFields())
+	for i, f := range schema.Columns.Fields() {
+		c, ok := o.column(f.Name)
+		if !ok {
+			missing = append(missing, f.Name)
+			continue
+		}
+		typ, err := record.TypeOf(f.Type)
+		if err != nil {
+			return fmt.Errorf("column %q: %w", f.Name, err)
+		}
+		_, how := mapColumn(f.Name, typ, c.declared)
+		cols[i] = targetColumn{name: c.name, how: how, skip: c.generated, isKey: slices.Contains(schema.Key, i)}
+	}
+	if len(missing) > 0 {
+		e.Err = fmt.Errorf("table %q has no column %s", o.name, quoted(missing))
+		e.Hint = "add them, leave them out with --columns, or write to another table with table=NAME"
+		return e
+	}
+	if demanded := demanded(o, schema); len(demanded) > 0 {
+		e.Err = fmt.Errorf("table %q demands a value for column %s, which the dataset does not have", o.name, quoted(demanded))
+		e.Hint = "give these columns a default, or write to another table with table=NAME"
+		return e
+	}
+	t.schema, t.cols, t.key = schema, cols, schema.Key
+	var err error
+	if t.unique, err = s.db.isUnique(o, schema.KeyNames()); err != nil {
+		return err
+	}
+	if s.start.Mode == connector.Upsert && len(schema.Key) > 0 && !t.unique {
+		e.Code = "sqlite.key"
+		e.Err = fmt.Errorf("nothing makes the key (%s) of table %q unique", strings.Join(schema.KeyNames(), ", "), o.name)
+		e.Hint = fmt.Sprintf("CREATE UNIQUE INDEX %s ON %s (%s)", sqlgen.Ident(o.name+"_key"), sqlgen.Ident(o.name), sqlgen.Idents(schema.KeyNames()))
+		return e
+	}
+	return nil
+}
+
+func quoted(names []string) string {
+	return sqlgen.Join(names, ", ", func(n string) string { return fmt.Sprintf("%q", n) })
+}
+
+// demanded lists columns that must have a value and get none.
+func demanded(o *object, schema *record.Schema) []string {
+	var out []string
+	for _, c := range o.columns {
+		given := slices.ContainsFunc(schema.Names(), func(n string) bool { return strings.EqualFold(n, c.name) })
+		if c.notNull && !c.fallback && !c.generated && !given && !(o.keyIsRowID && strings.EqualFold(o.key[0].column, c.name)) {
+			out = append(out, c.name)
+		}
+	}
+	return out
+}
+
+// isUnique reports whether an index, or the row id, makes exactly these columns unique.
+func (d *db) isUnique(o *object, key []string) (bool, error) {
+	if len(key) == 0 {
+		return false, nil
+	}
+	if o.keyIsRowID && len(key) == 1 && strings.EqualFold(o.key[0].column, key[0]) {
+		return true, nil
+	}
+	indexes := map[string][]string{}
+	err := d.each(`SELECT l.name, x.name FROM pragma_index_list(?) AS l, pragma_index_xinfo(l.name) AS x
+		WHERE l."unique" = 1 AND l.partial = 0 AND x.key = 1`, func(st *sqlite.Stmt) error {
+		indexes[st.ColumnText(0)] = append(indexes[st.ColumnText(0)], strings.ToLower(st.ColumnText(1)))
+		return nil
+	}, o.name)
+	want := make([]string, len(key))
+	for i, k := range key {
+		want[i] = strings.ToLower(k)
+	}
+	slices.Sort(want)
+	for _, cols := range indexes {
+		slices.Sort(cols)
+		if slices.Equal(cols, want) {
+			return true, err
+		}
+	}
+	return false, err
+}
+
+// Map implements connector.Mapper: it looks at the file, if there is one, and changes nothing.
+func (s *sink) Map(ctx context.Context, schema *record.Schema) ([]connector.Mapping, error) {
+	if s.closed {
+		return nil, errors.New("the sink is closed")
+	}
+	name, err := s.claim(schema.Dataset)
+	if err != nil {
+		return nil, err
+	}
+	o, err := s.peek(ctx, name)
+	if err != nil {
+		return nil, wrap(ctx, "looking at "+s.cfg.Path, err)
+	}
+	out := make([]connector.Mapping, schema.Columns.NumFields())
+	for i, f := range schema.Columns.Fields() {
+		typ, err := record.TypeOf(f.Type)
+		if err != nil {
+			return nil, fmt.Errorf("column %q: %w", f.Name, err)
+		}
+		declared := declare(typ, record.NativeOf(f))
+		if o != nil {
+			c, ok := o.column(f.Name)
+			if ok && c.generated {
+				out[i] = connector.Mapping{Column: f.Name, Why: "the table computes it"}
+				continue
+			}
+			if ok {
+				declared = c.declared
+			}
+		}
+		out[i], _ = mapColumn(f.Name, typ, declared)
+		if out[i].Native == "" {
+			out[i].Native = "ANY" // a column without a type
+		}
+	}
+	return out, nil
+}
+
+// peek describes the table that rows would be added to; nil: it would be made.
+func (s *sink) peek(ctx context.Context, name string) (*object, error) {
+	if s.started && s.start.Mode == connector.Replace {
+		return nil, nil //nolint:nilnil // no table is no error
+	}
+	if s.db == nil {
+		if _, err := os.Stat(s.cfg.Path); err != nil {
+			return nil, nil //nolint:nilnil,nilerr // Start makes the file, or says why not
+		}
+		d, err := openDB(s.cfg.Path, sqlite.OpenReadOnly, s.cfg.BusyTimeout, s.env)
+		if err != nil {
+			return nil, err
+		}
+		s.db = d
+	}
+	defer s.db.bound(ctx)()
+	o, ok, err := s.db.describe(name)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return o, nil
+}
+
+// Evolve implements connector.Evolver: it adds the columns that are missing. A column whose type grew stays as it is declared
+// where SQLite stores the new values in it unchanged; else it is an error.
+func (s *sink) Evolve(ctx context.Context, _, to *record.Schema) error {
+	return s.guard(ctx, fmt.Sprintf("adding columns for %s in %s", to.Dataset, s.cfg.Path), func() error {
+		if err := s.begin(); err != nil {
+			return err
+		}
+		name, err := s.claim(to.Dataset)
+		if err != nil {
+			return err
+		}
+		if s.start.Mode == connector.Replace {
+			if name, err = s.stage(name); err != nil {
+				return err
+			}
+		}
+		o, exists, err := s.db.describe(name)
+		if err != nil || !exists {
+			return err
+		}
+		return s.addColumns(o, to)
+	})
+}
+
+func (s *sink) addColumns(o *object, to *record.Schema) error {
+	for _, f := range to.Columns.Fields() {
+		typ, err := record.TypeOf(f.Type)
+		if err != nil {
+			return fmt.Errorf("column %q: %w", f.Name, err)
+		}
+		c, ok := o.column(f.Name)
+		if !ok {
+			err := s.db.exec("ALTER TABLE " + ident(o.name) + " ADD COLUMN " + sqlgen.Ident(f.Name) + " " + declare(typ, record.NativeOf(f)))
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if m, _ := mapColumn(f.Name, typ, c.declared); m.Fidelity == connector.Inexact {
+			e := configError("sqlite.widen", "changing a column's type", fmt.Errorf("it is declared %s, and SQLite can't change that: %s", c.declared, m.Why))
+			e.Dataset, e.Column, e.Hint = to.Dataset, f.Name, "--mode replace makes the table anew"
+			return e
+		}
+	}
+	return nil
+}
