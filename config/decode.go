@@ -26,11 +26,11 @@ func Load(path string, reg *connector.Registry, lookup Lookup) (*Pipeline, error
 // Parse decodes a pipeline file; file is its name for messages. The error is Problems where the content is wrong: all of it, not
 // only the first mistake.
 func Parse(data []byte, file string, reg *connector.Registry, lookup Lookup) (*Pipeline, error) {
-	root, err := parseYAML(data, file)
+	root, problems, err := parseYAML(data, file)
 	if err != nil {
 		return nil, err
 	}
-	d := &decoder{file: file, reg: reg, broken: map[*node]bool{}}
+	d := &decoder{file: file, reg: reg, problems: problems}
 	d.expandAll(root, lookup)
 	p := d.pipeline(root)
 	for _, problem := range d.problems {
@@ -47,12 +47,11 @@ type decoder struct {
 	file     string
 	reg      *connector.Registry
 	refs     []reference
-	broken   map[*node]bool // values whose reference could not be resolved: nothing more is said of them
 	problems Problems
 }
 
 func (d *decoder) fail(at *node, format string, args ...any) {
-	if d.broken[at] {
+	if at.broken {
 		return
 	}
 	d.problems.add(d.file, at, format, args...)

@@ -132,7 +132,7 @@ func (d *decoder) expandAll(n *node, l Lookup) {
 		v, refs, err := l.expand(s)
 		if err != nil {
 			d.fail(n, "%s", err)
-			d.broken[n] = true
+			n.broken = true
 		}
 		n.scalar, n.raw = v, v
 		d.refs = append(d.refs, refs...)

@@ -20,6 +20,7 @@ type node struct {
 	raw          string // the scalar as the file has it: 007, 1.10
 	list         []*node
 	entries      []entry
+	broken       bool // a problem was found in it: nothing more is said of it
 }
 
 type nodeKind uint8
@@ -117,22 +118,23 @@ func (n *node) option() any {
 	}
 }
 
-// parseYAML reads one document. Syntax errors carry their place.
-func parseYAML(data []byte, file string) (*node, error) {
+// parseYAML reads one document, and the problems that do not keep it from being read further, such as duplicate keys. Syntax errors
+// carry their place.
+func parseYAML(data []byte, file string) (*node, Problems, error) {
 	f, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
-		return nil, Problems{syntaxProblem(err, file)}
+		return nil, nil, Problems{syntaxProblem(err, file)}
 	}
 	if len(f.Docs) != 1 || f.Docs[0].Body == nil {
 		message := "the file is empty"
 		if len(f.Docs) > 1 {
 			message = fmt.Sprintf("want one YAML document, found %d", len(f.Docs))
 		}
-		return nil, Problems{{File: file, Line: 1, Column: 1, Message: message}}
+		return nil, nil, Problems{{File: file, Line: 1, Column: 1, Message: message}}
 	}
 	b := builder{file: file, anchors: map[string]*node{}}
 	n := b.build(f.Docs[0].Body)
-	return n, b.problems.err()
+	return n, b.problems, nil
 }
 
 func syntaxProblem(err error, file string) *Problem {
@@ -153,6 +155,12 @@ type builder struct {
 	anchors  map[string]*node
 	problems Problems
 	nodes    int
+}
+
+// fail records a problem; the value it is in is not looked at further.
+func (b *builder) fail(at *node, format string, args ...any) {
+	b.problems.add(b.file, at, format, args...)
+	at.broken = true
 }
 
 func (b *builder) build(n ast.Node) *node {
@@ -196,7 +204,7 @@ func (b *builder) build(n ast.Node) *node {
 	case *ast.NullNode:
 		out.raw = ""
 	default:
-		b.problems.add(b.file, out, "%s is not supported here", n.Type())
+		b.fail(out, "%s is not supported here", n.Type())
 	}
 	return out
 }
@@ -212,11 +220,11 @@ func anchorName(n ast.Node) string {
 func (b *builder) alias(at *node, name string) *node {
 	v, ok := b.anchors[name]
 	if !ok {
-		b.problems.add(b.file, at, "no anchor %q stands above", name)
+		b.fail(at, "no anchor %q stands above", name)
 		return at
 	}
 	if b.nodes >= maxNodes {
-		b.problems.add(b.file, at, "aliases multiply this file to more than %d values", maxNodes)
+		b.fail(at, "aliases multiply this file to more than %d values", maxNodes)
 		return at
 	}
 	return b.copy(v)
@@ -244,7 +252,7 @@ func (b *builder) buildMap(out *node, values []*ast.MappingValueNode) {
 	for i, v := range values {
 		t := v.Key.GetToken()
 		if t == nil || t.Position == nil {
-			b.problems.add(b.file, out, "this key is not supported")
+			b.fail(out, "this key is not supported")
 			continue
 		}
 		at := &node{line: t.Position.Line, column: t.Position.Column}
@@ -256,7 +264,7 @@ func (b *builder) buildMap(out *node, values []*ast.MappingValueNode) {
 			continue
 		}
 		if first, ok := seen[t.Value]; ok {
-			b.problems.add(b.file, at, "key %q stands here for the second time (first in line %d)", t.Value, first.line)
+			b.fail(at, "key %q stands here for the second time (first in line %d)", t.Value, first.line)
 			continue
 		}
 		seen[t.Value] = at
@@ -281,6 +289,6 @@ func (b *builder) merge(out, from *node) {
 			b.merge(out, m)
 		}
 	default:
-		b.problems.add(b.file, from, "<< merges what is no map")
+		b.fail(from, "<< merges what is no map")
 	}
 }

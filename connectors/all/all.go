@@ -5,13 +5,14 @@ import (
 
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/connectors/duckdb"
+	"github.com/leatdata/leat/connectors/sqlite"
 )
 
 // All returns a registry of the bundled connectors.
 func All() (*connector.Registry, error) {
 	reg := &connector.Registry{}
 	var errs []error
-	for _, d := range []connector.Definition{duckdb.Definition()} {
+	for _, d := range []connector.Definition{duckdb.Definition(), sqlite.Definition()} {
 		errs = append(errs, reg.Register(d))
 	}
 	return reg, errors.Join(errs...)
