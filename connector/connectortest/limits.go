@@ -14,6 +14,18 @@ import (
 	"github.com/leatdata/leat/record"
 )
 
+// Fitting returns the values of a case that are within limits.
+func Fitting(c Case, l connector.Limits) []string {
+	b := Batch("fitting", c)
+	var out []string
+	for i, v := range c.Values {
+		if fits(l, b.Rows.Column(1), i) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
 // fits reports whether value i is within the limits that a sink states for its column: only such values are offered to it.
 func fits(l connector.Limits, arr arrow.Array, i int) bool {
 	if arr.IsNull(i) || l.Zero() {

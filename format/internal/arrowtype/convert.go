@@ -16,8 +16,9 @@ import (
 )
 
 // Convert returns arr as an array of type to, value by value the same, or an error that names the first value that has no exact
-// form. Beyond what [Normal] asks for it reads text and bytes as each other, text as the types that are kept as text (and as
-// intervals), milliseconds as seconds, and nested lists as arrays. Structure is trusted: see [Guard].
+// form. Beyond what [Normal] asks for it converts between the vocabulary and what formats without these types store, both ways: text
+// and bytes, text and the types that are kept as text (intervals and decimals too), seconds and milliseconds, durations and their
+// counts, arrays and nested lists. Structure is trusted: see [Validate].
 func Convert(arr arrow.Array, to arrow.DataType) (arrow.Array, error) {
 	if arrow.TypeEqual(arr.DataType(), to, arrow.CheckMetadata()) {
 		return arr, nil
@@ -34,7 +35,7 @@ func Convert(arr arrow.Array, to arrow.DataType) (arrow.Array, error) {
 		return toExtension(arr, ext)
 	}
 	if ext, ok := arr.(array.ExtensionArray); ok {
-		return Convert(ext.Storage(), to)
+		return fromExtension(ext, to)
 	}
 	switch to := to.(type) {
 	case *arrow.StructType:
@@ -113,7 +114,7 @@ func toExtension(arr arrow.Array, to arrow.ExtensionType) (arrow.Array, error) {
 	if ext, ok := arr.(array.ExtensionArray); ok {
 		return Convert(ext.Storage(), to)
 	}
-	storage := arr
+	var storage arrow.Array
 	switch {
 	case t.Kind == record.Array && arr.DataType().ID() == arrow.LIST:
 		return toArray(arr, to, t)
@@ -185,23 +186,48 @@ func toPlain(arr arrow.Array, to arrow.DataType) (arrow.Array, error) {
 	case *arrow.TimestampType:
 		return toTimestamp(arr, to)
 	case *arrow.Time32Type:
-		if a, ok := arr.(*array.Time32); ok && a.DataType().(*arrow.Time32Type).Unit == arrow.Millisecond && to.Unit == arrow.Second { //nolint:forcetypeassert // by its type
-			return build(arr, to, func(b *array.Time32Builder, i int) error {
-				s, err := wholeSeconds(int64(a.Value(i)))
-				b.Append(arrow.Time32(s))
-				return err
-			})
+		return toTime32(arr, to)
+	case *arrow.DurationType, *arrow.Int64Type:
+		if arr.DataType().ID() == arrow.INT64 || arr.DataType().ID() == arrow.DURATION {
+			return relabel(arr, to), nil
+		}
+	case *arrow.Decimal256Type:
+		if a, ok := arr.(*array.String); ok {
+			return parsed(a, to)
 		}
 	}
 	return nil, unsupported(arr, to)
 }
 
+// relabel returns the same bytes as another type of the same layout.
+func relabel(arr arrow.Array, to arrow.DataType) arrow.Array {
+	d := arr.Data()
+	return array.MakeFromData(array.NewData(to, d.Len(), d.Buffers(), nil, d.NullN(), d.Offset()))
+}
+
+// parsed reads canonical text.
+func parsed(a *array.String, to arrow.DataType) (arrow.Array, error) {
+	return build(a, to, func(b array.Builder, i int) error { return record.ParseText(b, a.Value(i)) })
+}
+
+// printed writes canonical text.
+func printed(arr arrow.Array) (arrow.Array, error) {
+	var buf []byte
+	return build(arr, arrow.BinaryTypes.String, func(b *array.StringBuilder, i int) error {
+		buf = record.AppendText(buf[:0], arr, i)
+		b.BinaryBuilder.Append(buf)
+		return nil
+	})
+}
+
 func toBytes(arr arrow.Array, to arrow.DataType) (arrow.Array, error) {
 	if arr.DataType().ID() == arrow.STRING || arr.DataType().ID() == arrow.BINARY {
-		d := arr.Data() // the layout is the same
-		return array.MakeFromData(array.NewData(to, d.Len(), d.Buffers(), nil, d.NullN(), d.Offset())), nil
+		return relabel(arr, to), nil
 	}
 	value := bytesOf(arr)
+	if value == nil && arrow.IsDecimal(arr.DataType().ID()) && to.ID() == arrow.STRING {
+		return printed(arr)
+	}
 	if value == nil {
 		return nil, unsupported(arr, to)
 	}
@@ -228,6 +254,9 @@ func toBytes(arr arrow.Array, to arrow.DataType) (arrow.Array, error) {
 }
 
 func toDecimal128(arr arrow.Array, to *arrow.Decimal128Type) (arrow.Array, error) {
+	if a, ok := arr.(*array.String); ok {
+		return parsed(a, to)
+	}
 	from, ok := arr.DataType().(arrow.DecimalType)
 	if !ok || from.GetScale() != to.Scale || from.GetPrecision() > to.Precision {
 		return nil, unsupported(arr, to)
@@ -268,25 +297,97 @@ func wholeSeconds(millis int64) (int64, error) {
 	return millis / millisPerSecond, nil
 }
 
-// toTimestamp changes the zone's name of instants, which changes no value, and reads milliseconds as seconds.
+// toTimestamp changes the zone's name of instants, which changes no value, and the unit between seconds and milliseconds.
 func toTimestamp(arr arrow.Array, to *arrow.TimestampType) (arrow.Array, error) {
 	from, ok := arr.DataType().(*arrow.TimestampType)
 	if !ok || (from.TimeZone == "") != (to.TimeZone == "") {
 		return nil, unsupported(arr, to)
 	}
 	if from.Unit == to.Unit {
-		d := arr.Data()
-		return array.MakeFromData(array.NewData(to, d.Len(), d.Buffers(), nil, d.NullN(), d.Offset())), nil
+		return relabel(arr, to), nil
 	}
-	a, isTimestamp := arr.(*array.Timestamp)
-	if !isTimestamp || from.Unit != arrow.Millisecond || to.Unit != arrow.Second {
+	a, _ := arr.(*array.Timestamp)
+	change, ok := unitChange(from.Unit, to.Unit)
+	if a == nil || !ok {
 		return nil, unsupported(arr, to)
 	}
 	return build(arr, to, func(b *array.TimestampBuilder, i int) error {
-		s, err := wholeSeconds(int64(a.Value(i)))
-		b.Append(arrow.Timestamp(s))
+		v, err := change(int64(a.Value(i)))
+		b.Append(arrow.Timestamp(v))
 		return err
 	})
+}
+
+func toTime32(arr arrow.Array, to *arrow.Time32Type) (arrow.Array, error) {
+	a, ok := arr.(*array.Time32)
+	if !ok {
+		return nil, unsupported(arr, to)
+	}
+	change, ok := unitChange(a.DataType().(*arrow.Time32Type).Unit, to.Unit) //nolint:forcetypeassert // by its type
+	if !ok {
+		return nil, unsupported(arr, to)
+	}
+	return build(arr, to, func(b *array.Time32Builder, i int) error {
+		v, err := change(int64(a.Value(i)))
+		b.Append(arrow.Time32(v))
+		return err
+	})
+}
+
+// unitChange returns the exact conversion between seconds and milliseconds.
+func unitChange(from, to arrow.TimeUnit) (func(int64) (int64, error), bool) {
+	switch {
+	case from == arrow.Millisecond && to == arrow.Second:
+		return wholeSeconds, true
+	case from == arrow.Second && to == arrow.Millisecond:
+		return func(s int64) (int64, error) {
+			if ms := s * millisPerSecond; ms/millisPerSecond == s {
+				return ms, nil
+			}
+			return 0, fmt.Errorf("%d s since 1970 do not fit a count of milliseconds", s)
+		}, true
+	}
+	return nil, false
+}
+
+// fromExtension returns what a format without extension types stores.
+func fromExtension(ext array.ExtensionArray, to arrow.DataType) (arrow.Array, error) {
+	t, err := record.TypeOf(ext.DataType())
+	if err != nil {
+		return Convert(ext.Storage(), to) // not of the vocabulary: what it is stored as
+	}
+	list, isList := to.(*arrow.ListType)
+	switch {
+	case t.Kind == record.Array && isList:
+		return fromArray(ext, list)
+	case t.Kind == record.Interval && to.ID() == arrow.STRING:
+		return printed(ext)
+	case t.Infinite:
+		if err := finite(ext); err != nil {
+			return nil, err
+		}
+	}
+	return Convert(ext.Storage(), to)
+}
+
+// finite refuses infinities: as plain dates and timestamps they would be finite ones.
+func finite(ext array.ExtensionArray) error {
+	for i := range ext.Len() {
+		if ext.IsNull(i) {
+			continue
+		}
+		infinite := false
+		switch a := ext.Storage().(type) {
+		case *array.Date32:
+			infinite = record.InfiniteDate(int32(a.Value(i))) != 0
+		case *array.Timestamp:
+			infinite = record.InfiniteTimestamp(int64(a.Value(i))) != 0
+		}
+		if infinite {
+			return fmt.Errorf("row %d: %s has no place here", i, record.AppendText(nil, ext, i))
+		}
+	}
+	return nil
 }
 
 // parquetInterval is the width of Parquet's INTERVAL: months, days, milliseconds, each 32 bits without sign, little-endian.

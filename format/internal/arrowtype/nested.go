@@ -227,3 +227,72 @@ type ranges struct {
 func (r ranges) ListValues() arrow.Array { return r.values }
 
 func (r ranges) ValueOffsets(i int) (from, to int64) { return r.from[i], r.to[i] }
+
+// fromArray writes arrays as lists that are nested as deeply as to: all must have that many dimensions, or none, and start at 1.
+func fromArray(arr array.ExtensionArray, to *arrow.ListType) (arrow.Array, error) {
+	types := []*arrow.ListType{to}
+	t, err := record.TypeOf(arr.DataType())
+	if err != nil {
+		return nil, err //nolint:wrapcheck // says it all
+	}
+	for len(types) < t.Rank {
+		inner, ok := types[len(types)-1].Elem().(*arrow.ListType)
+		if !ok {
+			return nil, unsupported(arr, to)
+		}
+		types = append(types, inner)
+	}
+	offsets := make([][]int32, len(types))
+	for d := range offsets {
+		offsets[d] = []int32{0}
+	}
+	r := ranges{Array: arr, values: arr.Storage().(*array.Struct).Field(2).(*array.List).ListValues()} //nolint:forcetypeassert // checked by TypeOf
+	for i := range arr.Len() {
+		v := record.ArrayValue{}
+		if arr.IsValid(i) {
+			v = record.ArrayOf(arr, i)
+		}
+		if len(v.Dims) > 0 && (len(v.Dims) != len(types) || !v.DefaultBounds()) {
+			return nil, fmt.Errorf("row %d: an array with the dimensions %v and the lower bounds %v, want %d dimensions from 1 on", i, v.Dims, v.Lower,
+				len(types))
+		}
+		r.from, r.to = append(r.from, int64(v.From)), append(r.to, int64(v.To))
+		addShape(offsets, v.Dims)
+	}
+	_, values, err := layout(r)
+	if err != nil {
+		return nil, err
+	}
+	values, err = Convert(values, types[len(types)-1].Elem())
+	if err != nil {
+		return nil, fmt.Errorf("element: %w", err)
+	}
+	for d := len(types) - 1; d >= 0; d-- {
+		n := len(offsets[d]) - 1
+		buffers := []*memory.Buffer{nil, memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(offsets[d]))}
+		nulls := 0
+		if d == 0 {
+			buffers[0], nulls = validity(arr), arr.NullN()
+		}
+		values = array.MakeFromData(array.NewData(types[d], n, buffers, []arrow.ArrayData{values.Data()}, nulls, 0))
+	}
+	return values, nil
+}
+
+// addShape adds one array's lists to the ends of the lists of each level.
+func addShape(offsets [][]int32, dims []int32) {
+	lists := int32(1)
+	for d := range offsets {
+		size := int32(0)
+		if d < len(dims) {
+			size = dims[d]
+		} else if d > 0 {
+			return
+		}
+		last := offsets[d][len(offsets[d])-1]
+		for j := range lists {
+			offsets[d] = append(offsets[d], last+(j+1)*size)
+		}
+		lists *= size
+	}
+}

@@ -1,0 +1,202 @@
+package parquet
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"io"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/compress"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/format"
+	"github.com/leatdata/leat/format/arrowipc"
+	"github.com/leatdata/leat/format/internal/arrowtype"
+	"github.com/leatdata/leat/record"
+)
+
+// schemaKey is the key of the file's metadata that holds the exact schema: base64 of an Arrow IPC stream without batches.
+const schemaKey = "leat:schema"
+
+// Defaults of Options.
+const (
+	defaultGroupBytes = 64 << 20
+	defaultGroupRows  = 1 << 20
+	stepBytes         = 4 << 20 // what is handed to the library at once
+)
+
+// Options are a writer's choices. The zero value is zstd and row groups of 64 MiB.
+type Options struct {
+	Compression string // empty (zstd), none, snappy, gzip, lz4
+	GroupBytes  int64  // bytes of memory after which a row group ends; 0: 64 MiB. Peak memory is a small multiple of it
+	GroupRows   int64  // rows after which it ends; 0: 1,048,576
+}
+
+// Writer writes batches of one schema. It implements format.Writer.
+type Writer struct {
+	schema *record.Schema
+	stored *arrow.Schema
+	opts   Options
+	codec  compress.Compression
+	out    io.Writer
+	fw     *pqarrow.FileWriter // nil before the first batch: it decides which columns get a dictionary
+	bytes  int64               // of memory, in the open row group
+	rows   int64               // in the open row group
+	closed bool
+}
+
+var _ format.Writer = (*Writer)(nil)
+
+// NewWriter begins a file with the schema. A column that Parquet can't keep exactly is an error that names it, see [Mapping]. Nothing is
+// written before the first Write or Close.
+func NewWriter(w io.Writer, s *record.Schema, o Options) (*Writer, error) {
+	if err := record.Register(); err != nil {
+		return nil, err //nolint:wrapcheck // says it all
+	}
+	out := &Writer{schema: s, opts: o, out: w}
+	if out.opts.GroupBytes <= 0 {
+		out.opts.GroupBytes = defaultGroupBytes
+	}
+	if out.opts.GroupRows <= 0 {
+		out.opts.GroupRows = defaultGroupRows
+	}
+	codecs := map[string]compress.Compression{
+		"": compress.Codecs.Zstd, "zstd": compress.Codecs.Zstd, "none": compress.Codecs.Uncompressed, "snappy": compress.Codecs.Snappy,
+		"gzip": compress.Codecs.Gzip, "lz4": compress.Codecs.Lz4Raw,
+	}
+	codec, ok := codecs[o.Compression]
+	if !ok {
+		return nil, connector.UnknownName("compression", o.Compression, []string{"zstd", "none", "snappy", "gzip", "lz4"})
+	}
+	out.codec = codec
+	fields := s.Columns.Fields()
+	if len(fields) == 0 {
+		return nil, fmt.Errorf("writing Parquet: dataset %s has no columns", s.Dataset)
+	}
+	for i, f := range fields {
+		st := stored(f.Type)
+		if st.lost != "" {
+			return nil, &connector.Error{
+				Class: connector.ClassConfig, Code: "parquet.type", Doing: "writing Parquet", Dataset: s.Dataset, Column: f.Name,
+				Err: fmt.Errorf("%s: %s", f.Type, st.lost), Hint: "write the column as text, or leave it out",
+			}
+		}
+		fields[i].Type = st.arrow
+	}
+	out.stored = arrow.NewSchema(fields, nil)
+	return out, nil
+}
+
+// begin opens the file; dictionary says for each column whether its values repeat.
+func (w *Writer) begin(dictionary []bool) error {
+	opts := []parquet.WriterProperty{
+		parquet.WithVersion(parquet.V2_LATEST), parquet.WithCompression(w.codec), parquet.WithStats(true),
+		parquet.WithDictionaryDefault(true), parquet.WithStoreDecimalAsInteger(true), parquet.WithCreatedBy("leat"),
+		parquet.WithMaxRowGroupLength(w.opts.GroupRows),
+	}
+	for i, f := range w.stored.Fields() {
+		if !nested(f.Type) && !dictionary[i] {
+			opts = append(opts, parquet.WithDictionaryPath(parquet.ColumnPath{f.Name}, false))
+		}
+	}
+	fw, err := pqarrow.NewFileWriter(w.stored, w.out, parquet.NewWriterProperties(opts...),
+		pqarrow.NewArrowWriterProperties(pqarrow.WithStoreSchema()))
+	if err != nil {
+		return fmt.Errorf("writing Parquet: %w", err)
+	}
+	w.fw = fw
+	var exact bytes.Buffer
+	iw, err := arrowipc.NewWriter(&exact, w.schema, arrowipc.Options{})
+	if err != nil {
+		return fmt.Errorf("keeping the exact types: %w", err)
+	}
+	if err := iw.Close(); err != nil {
+		return fmt.Errorf("keeping the exact types: %w", err)
+	}
+	if err := fw.AppendKeyValueMetadata(schemaKey, base64.StdEncoding.EncodeToString(exact.Bytes())); err != nil {
+		return fmt.Errorf("keeping the exact types: %w", err)
+	}
+	return nil
+}
+
+// nested reports whether a type has more than one leaf, or a leaf with a path of its own.
+func nested(dt arrow.DataType) bool {
+	switch dt.ID() {
+	case arrow.LIST, arrow.STRUCT, arrow.MAP:
+		return true
+	default:
+		return false
+	}
+}
+
+// Write appends the rows of a batch, see format.Writer.
+func (w *Writer) Write(b *record.Batch) error {
+	n := int64(b.NumRows())
+	if n == 0 {
+		return nil
+	}
+	if !b.Rows.Schema().Equal(w.schema.Columns) {
+		return fmt.Errorf("writing Parquet: rows of %s into a file of %s", b.Rows.Schema(), w.schema.Columns)
+	}
+	if w.fw == nil {
+		if err := w.begin(repeating(b.Rows)); err != nil {
+			return err
+		}
+	}
+	step := max(1, n*stepBytes/max(1, b.Bytes()))
+	for from := int64(0); from < n; from += step {
+		if err := w.writeRows(b.Rows.NewSlice(from, min(n, from+step))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeRows converts a few rows and ends the row group where it is full.
+func (w *Writer) writeRows(rows arrow.RecordBatch) error {
+	cols := make([]arrow.Array, rows.NumCols())
+	for i := range cols {
+		c, err := arrowtype.Convert(rows.Column(i), w.stored.Field(i).Type)
+		if err != nil {
+			return &connector.Error{
+				Class: connector.ClassPermanent, Code: "parquet.value", Doing: "writing Parquet", Dataset: w.schema.Dataset,
+				Column: rows.ColumnName(i), Err: err, Hint: "leat check shows what the file can hold; write the column as text to keep all values",
+			}
+		}
+		cols[i] = c
+		w.bytes += size(c)
+	}
+	w.rows += rows.NumRows()
+	if err := w.fw.WriteBuffered(array.NewRecordBatch(w.stored, cols, rows.NumRows())); err != nil {
+		return fmt.Errorf("writing Parquet: %w", err)
+	}
+	if w.bytes < w.opts.GroupBytes && w.rows < w.opts.GroupRows {
+		return nil
+	}
+	w.bytes, w.rows = 0, 0
+	if err := w.fw.NewBufferedRowGroupChecked(); err != nil {
+		return fmt.Errorf("writing Parquet: ending a row group: %w", err)
+	}
+	return nil
+}
+
+// Close writes the footer, see format.Writer.
+func (w *Writer) Close() error {
+	if w.closed {
+		return nil
+	}
+	w.closed = true
+	if w.fw == nil {
+		if err := w.begin(make([]bool, w.stored.NumFields())); err != nil {
+			return err
+		}
+	}
+	if err := w.fw.Close(); err != nil {
+		return fmt.Errorf("writing Parquet: ending the file: %w", err)
+	}
+	return nil
+}
