@@ -93,7 +93,7 @@ func barLines(v view, shown []string) []string {
 	}
 	slices.SortFunc(lines, cmp.Compare[string])
 	if n := len(v.Datasets) - len(lines); n > 0 && len(lines) > 0 {
-		lines = append(lines, fmt.Sprintf("and %d more datasets", n))
+		lines = append(lines, "and "+plural(int64(n), "more dataset"))
 	}
 	switch {
 	case v.Stalled > 0:

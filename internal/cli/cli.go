@@ -41,9 +41,21 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	err := root.ExecuteContext(ctx)
 	var o outcome
 	if err != nil && !errors.As(err, &o) {
-		s.say(errorText(err))
+		s.sayError(err)
 	}
 	return exitCode(err)
+}
+
+// sayError says what went wrong: to a person, or as log records where logs are JSON.
+func (s *session) sayError(err error) {
+	if s.logFormat != "json" {
+		s.say(errorText(err))
+		return
+	}
+	log := slog.New(slog.NewJSONHandler(s.stderr, nil))
+	for _, p := range problemsOf(err) {
+		log.Error("error", slog.String("error", p.Message), slog.String("code", p.Code), slog.String("hint", p.Hint))
+	}
 }
 
 // session is one invocation: what its commands share.

@@ -183,7 +183,7 @@ func (s *session) report(p *config.Pipeline, sum summary, asJSON bool, log func(
 		s.say(sum.json(s.redact))
 	case asJSON:
 		return s.print("%s", sum.json(s.redact))
-	case s.quiet || (sum.State == "failed" && sum.Run == ""):
+	case s.quiet || (sum.State == "failed" && sum.Rows == 0):
 	case s.terminal():
 		s.say(sum.text())
 	default:

@@ -116,7 +116,7 @@ func TestBarLines(t *testing.T) {
 	want := []string{
 		"lines                     5 rows       80 B         5 rows/s",
 		"public.orders     1,234,567 rows     114 MB      833k rows/s   42%  ETA 1m23s  2 set aside",
-		"and 1 more datasets",
+		"and 1 more dataset",
 	}
 	if diff := cmp.Diff(want, barLines(v, []string{"lines", "public.orders"})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
