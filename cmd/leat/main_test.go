@@ -2,11 +2,15 @@ package main
 
 import (
 	"flag"
+	neturl "net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/leatdata/leat/internal/pgtest"
 )
@@ -29,7 +33,14 @@ func TestPostgresScripts(t *testing.T) {
 	p := params("testdata/postgres/*.txt")
 	setup := p.Setup
 	p.Setup = func(env *testscript.Env) error {
+		u, err := neturl.Parse(url)
+		if err != nil {
+			return err
+		}
 		env.Setenv("PG", url)
+		env.Setenv("PGHOSTPORT", u.Host)
+		env.Setenv("PGDATABASE", strings.TrimPrefix(u.Path, "/"))
+		env.Setenv("NASTY", nastyPassword)
 		return setup(env)
 	}
 	testscript.Run(t, p)
@@ -47,7 +58,31 @@ func params(pattern string) testscript.Params {
 			env.Setenv("TZ", "UTC")
 			return nil
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "sqlite": sqliteCommand, "nopassword": noPassword},
+	}
+}
+
+// nastyPassword is what case C103 asks for.
+const nastyPassword = `p@s/s:w#d%^?&`
+
+// nopassword: the last command showed no part of the password, in any encoding, and nothing that was saved has it.
+func noPassword(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: nopassword")
+	}
+	for _, form := range []string{nastyPassword, "s:w#d", "w#d%^", neturl.QueryEscape(nastyPassword), "%23d%25", `w#d%^?\u0026`} {
+		for _, stream := range []string{"stdout", "stderr"} {
+			if strings.Contains(ts.ReadFile(stream), form) {
+				ts.Fatalf("%s shows %q", stream, form)
+			}
+		}
+		saved, err := filepath.Glob(filepath.Join(ts.Getenv("LEAT_STATE"), "*"))
+		ts.Check(err)
+		for _, file := range saved {
+			if data, err := os.ReadFile(file); err == nil && strings.Contains(string(data), form) {
+				ts.Fatalf("%s holds %q", file, form)
+			}
+		}
 	}
 }
 
@@ -76,4 +111,22 @@ func indexExit(text string) string {
 		return text[len(prefix):]
 	}
 	return ""
+}
+
+// sqlite FILE SQL: runs statements, and prints rows with | between the columns, as the sqlite3 program does.
+func sqliteCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: sqlite FILE SQL")
+	}
+	conn, err := sqlite.OpenConn(ts.MkAbs(args[0]))
+	ts.Check(err)
+	defer func() { ts.Check(conn.Close()) }()
+	ts.Check(sqlitex.ExecuteScript(conn, args[1], &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
+		cells := make([]string, stmt.ColumnCount())
+		for i := range cells {
+			cells[i] = stmt.ColumnText(i)
+		}
+		_, err := ts.Stdout().Write([]byte(strings.Join(cells, "|") + "\n"))
+		return err
+	}}))
 }

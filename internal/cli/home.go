@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -37,8 +38,14 @@ func (s *session) openStore(ctx context.Context) (state.Store, error) {
 		return nil, err
 	}
 	store, err := sqlite.Open(ctx, filepath.Join(dir, "state.db"))
+	var e *connector.Error
+	if errors.As(err, &e) {
+		named := *e
+		named.Class, named.Hint = connector.ClassConfig, "name a folder on a local disk that can be written with --state DIR"
+		return nil, &named
+	}
 	if err != nil {
-		return nil, &connector.Error{Err: err, Hint: "name a folder that can be written with --state DIR"}
+		return nil, err
 	}
 	return store, nil
 }
