@@ -30,7 +30,7 @@ func Definition() connector.Definition {
 // Database is what source and sink have in common.
 type Database struct {
 	Path        string `leat:"path,required" doc:"the database file" example:"lake.duckdb"`
-	MemoryLimit string `leat:"memory_limit" doc:"how much memory DuckDB may use; empty: 256 MB" example:"1GB"`
+	MemoryLimit string `leat:"memory_limit" doc:"how much memory DuckDB may use; empty: 128 MB" example:"1GB"`
 	Threads     int    `leat:"threads" doc:"how many threads DuckDB may use; 0: all cores"`
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 // defaultMemory keeps a copy of any size within the promise for streaming jobs.
-const defaultMemory = "256MB"
+const defaultMemory = "128MB"
 
 // db is one open database with one connection. It is used by one goroutine at a time.
 type db struct {
