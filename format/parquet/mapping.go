@@ -60,7 +60,11 @@ func stored(dt arrow.DataType) storage {
 		if t.Scale < 0 || t.Scale > t.Precision {
 			return asText("other readers see text: Parquet's decimals have a scale between 0 and the precision")
 		}
-		return storage{arrow: dt, native: fmt.Sprintf("DECIMAL(%d,%d)", t.Precision, t.Scale)}
+		s := storage{arrow: dt, native: fmt.Sprintf("DECIMAL(%d,%d)", t.Precision, t.Scale)}
+		if t.Precision > 38 {
+			s.why = []string{"readers that stop at 38 digits may round"}
+		}
+		return s
 	case record.UUID, record.JSON:
 		return storage{arrow: dt, native: strings.ToUpper(t.Kind.String())}
 	case record.Duration:

@@ -62,10 +62,11 @@ func NewReader(r io.ReaderAt, size int64, dataset string) (*Reader, error) {
 		if out.file, err = file.NewParquetReader(io.NewSectionReader(r, 0, size), file.WithReadProps(props)); err != nil {
 			return notParquet(err)
 		}
+		hints := out.cutHints(dataset)
 		if out.arrow, err = pqarrow.NewFileReader(out.file, pqarrow.ArrowReadProperties{BatchSize: batchRows}, memory.DefaultAllocator); err != nil {
 			return notParquet(err)
 		}
-		return out.setSchema(dataset)
+		return out.setSchema(dataset, hints)
 	})
 	if err != nil {
 		return nil, err
@@ -82,9 +83,52 @@ func notParquet(err error) error {
 	}
 }
 
-// setSchema finds what each column becomes: the exact type that leat wrote, or what the file says by itself.
-func (r *Reader) setSchema(dataset string) error {
-	exact := r.exactSchema(dataset)
+// hints are what a file's metadata says about its types beyond Parquet's own.
+type hints struct {
+	exact *record.Schema // what leat wrote; nil: nothing
+	arrow *record.Schema // what Arrow's writers keep; nil: nothing
+}
+
+// cutHints takes the schemas out of the file's metadata: the library would trust them, and can't read all that they may say.
+func (r *Reader) cutHints(dataset string) hints {
+	meta := r.file.MetaData()
+	parse := func(key string) *record.Schema {
+		doc := meta.KeyValueMetadata().FindValue(key)
+		if doc == nil {
+			return nil
+		}
+		raw, err := base64.StdEncoding.DecodeString(*doc)
+		if err != nil {
+			return nil
+		}
+		ipc, err := arrowipc.NewReader(bytes.NewReader(raw), dataset)
+		if err != nil {
+			return nil
+		}
+		return ipc.Schema()
+	}
+	out := hints{exact: parse(schemaKey), arrow: parse("ARROW:schema")}
+	meta.FileMetaData.KeyValueMetadata = nil
+	return out
+}
+
+// fits reports whether a schema of the metadata still has the file's columns.
+func (r *Reader) fits(s *record.Schema) bool {
+	if s == nil || s.Columns.NumFields() != len(r.arrow.Manifest.Fields) {
+		return false
+	}
+	for i := range r.arrow.Manifest.Fields {
+		if r.arrow.Manifest.Fields[i].Field.Name != s.Columns.Field(i).Name {
+			return false
+		}
+	}
+	return true
+}
+
+// setSchema finds what each column becomes: the exact type that leat wrote, or what the file says by itself. A hint counts only where
+// values of its type are stored as the file has them.
+func (r *Reader) setSchema(dataset string, h hints) error {
+	exact, arrows := r.fits(h.exact), r.fits(h.arrow)
 	fields := make([]arrow.Field, len(r.arrow.Manifest.Fields))
 	for i := range fields {
 		sf := &r.arrow.Manifest.Fields[i]
@@ -96,44 +140,19 @@ func (r *Reader) setSchema(dataset string) error {
 			}
 		}
 		fields[i] = arrow.Field{Name: sf.Field.Name, Type: t, Nullable: sf.Field.Nullable}
-		if exact != nil {
-			if f := exact.Columns.Field(i); same(stored(f.Type).arrow, t) {
-				fields[i] = f
-			}
+		switch {
+		case exact && same(stored(h.exact.Columns.Field(i).Type).arrow, t):
+			fields[i] = h.exact.Columns.Field(i)
+		case arrows && same(stored(h.arrow.Columns.Field(i).Type).arrow, t):
+			fields[i].Type = h.arrow.Columns.Field(i).Type
 		}
 		r.types = append(r.types, fields[i].Type)
 	}
 	r.schema = &record.Schema{Dataset: dataset, Columns: arrow.NewSchema(fields, nil)}
-	if exact != nil {
-		r.schema.Key = exact.Key
+	if exact {
+		r.schema.Key = h.exact.Key
 	}
 	return r.schema.Validate() //nolint:wrapcheck // says it all
-}
-
-// exactSchema returns the schema that leat wrote, where the file has it and its columns are still those of the file; else nil.
-func (r *Reader) exactSchema(dataset string) *record.Schema {
-	doc := r.file.MetaData().KeyValueMetadata().FindValue(schemaKey)
-	if doc == nil {
-		return nil
-	}
-	raw, err := base64.StdEncoding.DecodeString(*doc)
-	if err != nil {
-		return nil
-	}
-	ipc, err := arrowipc.NewReader(bytes.NewReader(raw), dataset)
-	if err != nil {
-		return nil
-	}
-	s := ipc.Schema()
-	if s.Columns.NumFields() != len(r.arrow.Manifest.Fields) {
-		return nil
-	}
-	for i := range r.arrow.Manifest.Fields {
-		if r.arrow.Manifest.Fields[i].Field.Name != s.Columns.Field(i).Name {
-			return nil
-		}
-	}
-	return s
 }
 
 // Schema returns the schema, which never changes.

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -102,6 +103,9 @@ func (w *Writer) begin(dictionary []bool) error {
 		if !nested(f.Type) && !dictionary[i] {
 			opts = append(opts, parquet.WithDictionaryPath(parquet.ColumnPath{f.Name}, false))
 		}
+		for _, path := range floats(parquet.ColumnPath{f.Name}, f.Type) {
+			opts = append(opts, parquet.WithStatsPath(path, false))
+		}
 	}
 	fw, err := pqarrow.NewFileWriter(w.stored, w.out, parquet.NewWriterProperties(opts...),
 		pqarrow.NewArrowWriterProperties(pqarrow.WithStoreSchema()))
@@ -119,6 +123,22 @@ func (w *Writer) begin(dictionary []bool) error {
 	}
 	if err := fw.AppendKeyValueMetadata(schemaKey, base64.StdEncoding.EncodeToString(exact.Bytes())); err != nil {
 		return fmt.Errorf("keeping the exact types: %w", err)
+	}
+	return nil
+}
+
+// floats returns the columns of floating-point numbers that filters may look at. They get no statistics: those leave NaN out, and
+// readers that count NaN as the largest value skip row groups that have one.
+func floats(path parquet.ColumnPath, dt arrow.DataType) []parquet.ColumnPath {
+	switch dt := dt.(type) {
+	case *arrow.Float32Type, *arrow.Float64Type:
+		return []parquet.ColumnPath{path}
+	case *arrow.StructType:
+		var out []parquet.ColumnPath
+		for _, f := range dt.Fields() {
+			out = append(out, floats(append(slices.Clone(path), f.Name), f.Type)...)
+		}
+		return out
 	}
 	return nil
 }
