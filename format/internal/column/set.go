@@ -43,6 +43,18 @@ func (c *Column) Set(b []byte, declared bool) error {
 			c.Bool(false)
 			return nil
 		}
+	case Numeric:
+		if literal.IsNumeric(b) {
+			c.Bytes(b)
+			return nil
+		}
+		return c.slow(b)
+	case Document:
+		if err := record.CheckJSON(b); err != nil {
+			return err
+		}
+		c.Bytes(b)
+		return nil
 	default:
 		return c.slow(b)
 	}

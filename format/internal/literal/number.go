@@ -92,3 +92,28 @@ func Float(b []byte) (f float64, ok bool) {
 	}
 	return f, true
 }
+
+// IsNumeric reports whether b is a number in the canonical form of record.CanonicalNumeric: an optional minus, digits without leading
+// zeros, optionally a point and digits; not a negative zero.
+func IsNumeric(b []byte) bool {
+	digits := b
+	neg := len(b) > 0 && b[0] == '-'
+	if neg {
+		digits = b[1:]
+	}
+	if len(digits) == 0 || digits[0] == '.' || (digits[0] == '0' && len(digits) > 1 && digits[1] != '.') || digits[len(digits)-1] == '.' {
+		return false
+	}
+	point, zero := false, true
+	for _, c := range digits {
+		switch {
+		case c == '.' && !point:
+			point = true
+		case c < '0' || c > '9':
+			return false
+		case c != '0':
+			zero = false
+		}
+	}
+	return !neg || !zero
+}

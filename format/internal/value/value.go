@@ -1,0 +1,214 @@
+package value
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/leatdata/leat/record"
+)
+
+type kind uint8
+
+const (
+	other kind = iota
+	text
+	number // text that is a number or a JSON document: printed as it stands where it is one
+	document
+	int64s
+	float64s
+	bools
+	dates
+)
+
+// Printer prints the values of one column of a batch.
+type Printer struct {
+	kind    kind
+	arr     arrow.Array
+	nulls   bool
+	ints    []int64
+	floats  []float64
+	days    []arrow.Date32
+	bits    *array.Boolean
+	offsets []int32
+	data    []byte
+}
+
+// Bind returns a printer of an array.
+func Bind(arr arrow.Array) Printer {
+	p := Printer{arr: arr, nulls: arr.NullN() > 0}
+	switch a := arr.(type) {
+	case *array.String:
+		p.kind = text
+		p.bindText(a)
+	case *array.Int64:
+		p.kind, p.ints = int64s, a.Int64Values()
+	case *array.Float64:
+		p.kind, p.floats = float64s, a.Float64Values()
+	case *array.Date32:
+		p.kind, p.days = dates, a.Date32Values()
+	case *array.Boolean:
+		p.kind, p.bits = bools, a
+	case array.ExtensionArray:
+		p.bindExtension(a)
+	}
+	return p
+}
+
+func (p *Printer) bindText(a *array.String) {
+	p.offsets, p.data = a.ValueOffsets(), a.Data().Buffers()[2].Bytes()
+}
+
+func (p *Printer) bindExtension(a array.ExtensionArray) {
+	storage, ok := a.Storage().(*array.String)
+	if !ok {
+		return
+	}
+	t, err := record.TypeOf(a.DataType())
+	if err != nil {
+		return
+	}
+	switch t.Kind {
+	case record.Numeric:
+		p.kind = number
+	case record.JSON:
+		p.kind = document
+	default:
+		p.kind = text
+	}
+	p.bindText(storage)
+}
+
+// Null reports whether value i is null.
+func (p *Printer) Null(i int) bool { return p.nulls && p.arr.IsNull(i) }
+
+// Textual reports whether values may hold any character, so that they need quotes or escapes.
+func (p *Printer) Textual() bool { return p.kind == text || p.kind == document || p.kind == other }
+
+// Bytes returns the text of value i without a copy; false: the column is not kept as text.
+func (p *Printer) Bytes(i int) ([]byte, bool) {
+	if p.offsets == nil {
+		return nil, false
+	}
+	return p.data[p.offsets[i]:p.offsets[i+1]], true
+}
+
+// Text appends what record.AppendText appends.
+func (p *Printer) Text(dst []byte, i int) []byte {
+	switch p.kind {
+	case text, number, document:
+		return append(dst, p.data[p.offsets[i]:p.offsets[i+1]]...)
+	case int64s:
+		return strconv.AppendInt(dst, p.ints[i], 10)
+	case float64s:
+		return Float(dst, p.floats[i])
+	case bools:
+		return strconv.AppendBool(dst, p.bits.Value(i))
+	case dates:
+		return Date(dst, int64(p.days[i]))
+	default:
+		return record.AppendText(dst, p.arr, i)
+	}
+}
+
+// JSON appends what record.AppendJSON appends, on one line.
+func (p *Printer) JSON(dst []byte, i int) []byte {
+	switch p.kind {
+	case text:
+		return String(dst, p.data[p.offsets[i]:p.offsets[i+1]])
+	case number:
+		b := p.data[p.offsets[i]:p.offsets[i+1]]
+		if c := b[len(b)-1]; c >= '0' && c <= '9' {
+			return append(dst, b...)
+		}
+		return String(dst, b)
+	case document:
+		return line(append(dst, p.data[p.offsets[i]:p.offsets[i+1]]...), len(dst))
+	case int64s:
+		return strconv.AppendInt(dst, p.ints[i], 10)
+	case float64s:
+		f := p.floats[i]
+		if math.IsNaN(f) || math.IsInf(f, 0) {
+			return append(Float(append(dst, '"'), f), '"')
+		}
+		return Float(dst, f)
+	case bools:
+		return strconv.AppendBool(dst, p.bits.Value(i))
+	case dates:
+		return append(Date(append(dst, '"'), int64(p.days[i])), '"')
+	default:
+		return line(record.AppendJSON(dst, p.arr, i), len(dst))
+	}
+}
+
+// line makes one line of the document that begins at from: a line end in a document stands between values, where a blank means the
+// same.
+func line(dst []byte, from int) []byte {
+	if bytes.IndexByte(dst[from:], '\n') < 0 && bytes.IndexByte(dst[from:], '\r') < 0 {
+		return dst
+	}
+	for i := from; i < len(dst); i++ {
+		if dst[i] == '\n' || dst[i] == '\r' {
+			dst[i] = ' '
+		}
+	}
+	return dst
+}
+
+// maxCents bounds the numbers that Float prints by whole cents: a float64 holds every cent below it, and 15 digits are exact.
+const maxCents = 1e13
+
+// Float appends what record.AppendFloat appends for 64 bits. Numbers of at most two digits behind the point, which are most, are
+// printed as integers: a decimal of up to 15 digits that is nearest to the float is its shortest form.
+func Float(dst []byte, f float64) []byte {
+	if f == 0 || !(f > -maxCents && f < maxCents) {
+		return record.AppendFloat(dst, f, 64)
+	}
+	cents := int64(math.Round(f * 100))
+	if float64(cents)/100 != f {
+		return record.AppendFloat(dst, f, 64)
+	}
+	if cents < 0 {
+		dst, cents = append(dst, '-'), -cents
+	}
+	dst = strconv.AppendInt(dst, cents/100, 10)
+	switch rest := byte(cents % 100); {
+	case rest == 0:
+		return dst
+	case rest%10 == 0:
+		return append(dst, '.', '0'+rest/10)
+	default:
+		return append(dst, '.', '0'+rest/10, '0'+rest%10)
+	}
+}
+
+// Days from 0000-01-01 and 9999-12-31 to 1970-01-01: between them a date has four digits of year.
+const (
+	firstDay = -719528
+	lastDay  = 2932896
+)
+
+// Date appends what record.AppendDate appends.
+func Date(dst []byte, days int64) []byte {
+	if days < firstDay || days > lastDay {
+		return record.AppendDate(dst, days)
+	}
+	z := uint32(days + 719468 + 146097) // the era before is added, so that nothing is negative
+	era := z / 146097
+	doe := z - era*146097
+	yoe := (doe - doe/1460 + doe/36524 - doe/146096) / 365
+	doy := doe - (365*yoe + yoe/4 - yoe/100)
+	mp := (5*doy + 2) / 153
+	day := doy - (153*mp+2)/5 + 1
+	month := mp + 3
+	year := yoe + era*400 - 400
+	if month > 12 {
+		month -= 12
+		year++
+	}
+	return append(dst, byte('0'+year/1000), byte('0'+year/100%10), byte('0'+year/10%10), byte('0'+year%10), '-',
+		byte('0'+month/10), byte('0'+month%10), '-', byte('0'+day/10), byte('0'+day%10))
+}
