@@ -51,7 +51,7 @@ batch_rows: 500
 	if err != nil {
 		t.Fatal(err)
 	}
-	src := p.Source.Config.(*fakeSource).fakeConfig
+	src := fakeOf(t, p.Source.Config)
 	want := fakeConfig{
 		Path: "in.csv", Password: "007", Rows: 12, Header: true, Wait: 90 * time.Second, Style: "fancy",
 		Columns: []string{"a", "1.10", "007"}, Types: map[string]string{"a": "text", "b": "1.50"},
@@ -74,7 +74,7 @@ batch_rows: 500
 	if second.Name != "second" || second.Connector != "drain" || *second.Mode != connector.Append {
 		t.Errorf("got %+v", second)
 	}
-	if cfg := second.Config.(*fakeSink); cfg.Path != "drain-url" || cfg.query != "x=1" || cfg.Rows != 3 {
+	if cfg := fakeOf(t, second.Config); cfg.Path != "drain-url" || cfg.query != "x=1" || cfg.Rows != 3 {
 		t.Errorf("second sink: %+v", cfg)
 	}
 	for _, d := range []string{
@@ -90,7 +90,7 @@ batch_rows: 500
 }
 
 // clause S31
-// case C104
+// case C104.
 func TestProblems(t *testing.T) {
 	const head = "name: n\nsource: a.fake\n"
 	for _, c := range []struct {
@@ -212,8 +212,7 @@ transforms:
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := config.Parse([]byte(c.yaml), "p.yaml", registry(t), lookup())
-			var ps config.Problems
-			if !errors.As(err, &ps) {
+			if _, ok := errors.AsType[config.Problems](err); !ok {
 				t.Fatalf("got %v, want problems", err)
 			}
 			got := strings.Split(err.Error(), "\n")
@@ -272,13 +271,13 @@ func TestReferencesAreNoYAML(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src := p.Source.Config.(*fakeSource)
+	src := fakeOf(t, p.Source.Config)
 	if p.Name != "n" || src.Path != "x}\nname: other" || src.Password.Reveal() != "p@s/s:w#d%^?&" {
 		t.Errorf("got %q, %q", p.Name, src.Path)
 	}
 }
 
-// case C103
+// case C103.
 func TestProblemsHideWhatWasPutIn(t *testing.T) {
 	for _, name := range []string{"PW", "QUOTED"} {
 		value, _ := lookup().Env(name)
@@ -315,7 +314,7 @@ sinks:
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, b := p.Sinks[0].Config.(*fakeSink), p.Sinks[1].Config.(*fakeSink)
+	a, b := fakeOf(t, p.Sinks[0].Config), fakeOf(t, p.Sinks[1].Config)
 	if a.Path != "${x}" || a.Rows != 5 || b.Path != "${x}" || b.Rows != 6 {
 		t.Errorf("got %+v and %+v", a, b)
 	}

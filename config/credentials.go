@@ -40,7 +40,8 @@ func CheckURL(raw string) error {
 func errPasswordForm() error {
 	return &connector.Error{
 		Class: connector.ClassConfig, Code: "config.password", Doing: "reading the URL",
-		Err:  errors.New("its password has characters that a URL can't hold as they are"),
-		Hint: "write ${env:NAME} in place of the password, or percent-encode it: %40 for @, %2F for /, %3A for :, %23 for #, %25 for %, %3F for ?",
+		Err: errors.New("its password has characters that a URL can't hold as they are"),
+		Hint: "write ${env:NAME} in place of the password, or percent-encode it: " +
+			"%40 for @, %2F for /, %3A for :, %23 for #, %25 for %, %3F for ?",
 	}
 }

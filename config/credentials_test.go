@@ -8,7 +8,7 @@ import (
 	"github.com/leatdata/leat/connector"
 )
 
-// case C103
+// case C103.
 func TestCheckURL(t *testing.T) {
 	for _, good := range []string{
 		"in.csv", "csv:a@b.csv", "sqlite:app.db?x=a@b", "/tmp/a:b@c", "pg://host/db", "pg://user@host/db", "pg://u:secret@host/db",

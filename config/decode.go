@@ -54,7 +54,7 @@ func (d *decoder) fail(at *node, format string, args ...any) {
 	if at.broken {
 		return
 	}
-	d.problems.add(d.file, at, format, args...)
+	d.problems = append(d.problems, problemAt(d.file, at, format, args...))
 }
 
 // field is one allowed key of a map.
@@ -137,8 +137,7 @@ func (d *decoder) name(v *node, dst *string) {
 		return
 	}
 	if err := state.ValidateName(*dst); err != nil {
-		var e *connector.Error
-		if errors.As(err, &e) {
+		if e, ok := errors.AsType[*connector.Error](err); ok {
 			err = e.Err
 		}
 		d.fail(v, "%s", strings.TrimPrefix(err.Error(), "pipeline "))

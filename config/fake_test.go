@@ -94,3 +94,15 @@ func lookup() config.Lookup {
 		},
 	}
 }
+
+func fakeOf(t *testing.T, cfg any) fakeConfig {
+	t.Helper()
+	switch c := cfg.(type) {
+	case *fakeSource:
+		return c.fakeConfig
+	case *fakeSink:
+		return c.fakeConfig
+	}
+	t.Fatalf("%T is no fake", cfg)
+	return fakeConfig{}
+}

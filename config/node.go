@@ -139,8 +139,7 @@ func parseYAML(data []byte, file string) (*node, Problems, error) {
 
 func syntaxProblem(err error, file string) *Problem {
 	p := &Problem{File: file, Line: 1, Column: 1, Message: "broken YAML: " + err.Error()}
-	var se *yaml.SyntaxError
-	if errors.As(err, &se) {
+	if se, ok := errors.AsType[*yaml.SyntaxError](err); ok {
 		p.Message = "broken YAML: " + se.Message
 		if se.Token != nil {
 			p.Line, p.Column = se.Token.Position.Line, se.Token.Position.Column
@@ -159,7 +158,7 @@ type builder struct {
 
 // fail records a problem; the value it is in is not looked at further.
 func (b *builder) fail(at *node, format string, args ...any) {
-	b.problems.add(b.file, at, format, args...)
+	b.problems = append(b.problems, problemAt(b.file, at, format, args...))
 	at.broken = true
 }
 

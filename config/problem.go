@@ -7,7 +7,7 @@ import (
 )
 
 // Problem is one mistake in a pipeline file.
-type Problem struct {
+type Problem struct { //nolint:errname // it is one of many, and errors only together
 	File         string
 	Line, Column int // 1-based
 	Message      string
@@ -19,7 +19,7 @@ func (p *Problem) Error() string {
 }
 
 // Problems is all mistakes of a file, in the order of the file.
-type Problems []*Problem
+type Problems []*Problem //nolint:errname // likewise
 
 // Error returns a line for each.
 func (ps Problems) Error() string {
@@ -30,8 +30,8 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-func (ps *Problems) add(file string, at *node, format string, args ...any) {
-	*ps = append(*ps, &Problem{File: file, Line: at.line, Column: at.column, Message: fmt.Sprintf(format, args...)})
+func problemAt(file string, at *node, format string, args ...any) *Problem {
+	return &Problem{File: file, Line: at.line, Column: at.column, Message: fmt.Sprintf(format, args...)}
 }
 
 // err returns the problems as an error, or nil where there are none.

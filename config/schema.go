@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -31,9 +32,11 @@ func JSONSchema(reg *connector.Registry) ([]byte, error) {
 		"additionalProperties": false,
 		"required":             []string{"name", "source", "sinks"},
 		"properties": object{
-			"name":       nameSchema("The pipeline's name: stable, the key of all that is saved about it."),
-			"guarantee":  enum("What the pipeline promises; left out: the best that source and sinks reach.", "best", "at-least-once", "effectively-once", "exactly-once"),
-			"source":     object{"description": "A URL, or a connector with its options.", "oneOf": []any{urlSchema(), oneConnector(sources, nil)}},
+			"name":      nameSchema("The pipeline's name: stable, the key of all that is saved about it."),
+			"guarantee": enum("What the pipeline promises; left out: the best that is reached.", guarantees()...),
+			"source": object{
+				"description": "A URL, or a connector with its options.", "oneOf": []any{urlSchema(), oneConnector(sources, nil)},
+			},
 			"transforms": ref("transforms"),
 			"sinks": object{
 				"description": "The sinks by name.", "type": "object", "minProperties": 1,
@@ -53,6 +56,14 @@ func JSONSchema(reg *connector.Registry) ([]byte, error) {
 }
 
 const namePattern = `^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`
+
+func guarantees() []string {
+	var names []string
+	for g := connector.BestGuarantee; g <= connector.ExactlyOnce; g++ {
+		names = append(names, g.String())
+	}
+	return names
+}
 
 func ref(name string) object { return object{"$ref": "#/$defs/" + name} }
 
@@ -80,9 +91,7 @@ func oneConnector(connectors, others object) object {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	for name, schema := range others {
-		properties[name] = schema
-	}
+	maps.Copy(properties, others)
 	choices := make([]any, len(names))
 	for i, name := range names {
 		choices[i] = object{"required": []string{name}}
@@ -109,7 +118,7 @@ func sinkProperties() object {
 }
 
 func badRowsSchema() object {
-	action := enum("stop: the run ends at the first such row; set_aside: it is kept, with the reason, and the run goes on.", "stop", "set_aside")
+	action := enum("stop: the first such row ends the run; set_aside: it is kept with the reason, and the run goes on.", "stop", "set_aside")
 	return object{
 		"description": "What happens to rows that can't be carried.",
 		"oneOf": []any{action, object{

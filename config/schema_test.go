@@ -31,7 +31,7 @@ func compileSchema(t *testing.T) *jsonschema.Schema {
 	return s
 }
 
-// clause S31
+// clause S31.
 func TestSchemaAgreesWithParse(t *testing.T) {
 	schema := compileSchema(t)
 	for _, c := range []struct {

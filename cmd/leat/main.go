@@ -25,7 +25,8 @@ func run() int {
 		return cli.ExitFailed
 	}
 	app := cli.App{
-		Registry: reg, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Lookup: config.SystemLookup(), Now: time.Now, Drain: signals(),
+		Registry: reg, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Lookup: config.SystemLookup(), Now: time.Now, Drain: signals(),
 	}
 	return app.Run(context.Background(), os.Args[1:])
 }

@@ -22,12 +22,12 @@ func TestMain(m *testing.M) {
 }
 
 // clause S31
-// cases C103, C104, C105
+// cases C103, C104, C105.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, params("testdata/*.txt"))
 }
 
-// case C103
+// case C103.
 func TestPostgresScripts(t *testing.T) {
 	url := pgtest.Database(t)
 	p := params("testdata/postgres/*.txt")

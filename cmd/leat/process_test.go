@@ -80,8 +80,7 @@ func (l *logged) wait() int {
 		l.all = append(l.all, l.lines.Text())
 	}
 	err := l.cmd.Wait()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode()
 	}
 	if err != nil {

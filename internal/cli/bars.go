@@ -97,7 +97,8 @@ func barLines(v view, shown []string) []string {
 	}
 	switch {
 	case v.Stalled > 0:
-		lines = append(lines, strings.TrimSpace(fmt.Sprintf("stalled: nothing has moved for %s; %s %s", shortDuration(v.Stalled), v.State, v.Doing)))
+		line := fmt.Sprintf("stalled: nothing has moved for %s; %s %s", shortDuration(v.Stalled), v.State, v.Doing)
+		lines = append(lines, strings.TrimSpace(line))
 	case v.Doing != "":
 		lines = append(lines, v.State+": "+v.Doing)
 	case len(lines) == 0:

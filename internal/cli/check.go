@@ -44,7 +44,7 @@ It ends with 0 where a run would start, and with 3 where it would not.`,
 				err = s.printCheck(p, report)
 			}
 			if err == nil && !report.OK() {
-				return outcome{ExitCheck}
+				return outcomeError{ExitCheck}
 			}
 			return err
 		},

@@ -39,7 +39,7 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	root.SetOut(a.Stdout)
 	root.SetErr(s.stderr)
 	err := root.ExecuteContext(ctx)
-	var o outcome
+	var o outcomeError
 	if err != nil && !errors.As(err, &o) {
 		s.sayError(err)
 	}
@@ -117,7 +117,8 @@ No row is lost, doubled or quietly altered, and a run that was interrupted goes 
 	f.StringVar(&s.logLevel, "log-level", "", "debug, info, warn or error (default warn on a terminal, else info)")
 	f.StringVar(&s.logFormat, "log-format", "text", "text or json")
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "no progress and no summary; errors only")
-	f.StringVar(&s.home, "state", "", "folder for state and set-aside rows (default $LEAT_STATE, else $XDG_STATE_HOME/leat or ~/.local/state/leat)")
+	f.StringVar(&s.home, "state", "",
+		"folder for state and set-aside rows (default $LEAT_STATE, else $XDG_STATE_HOME/leat or ~/.local/state/leat)")
 	root.AddCommand(
 		s.copyCommand(), s.runCommand(), s.checkCommand(), s.previewCommand(), s.discoverCommand(), s.connectorsCommand(), s.stateCommand(),
 		s.schemaCommand(), s.versionCommand(),

@@ -50,14 +50,17 @@ func (s *session) findConnector(name string) (connector.Definition, error) {
 	for _, def := range s.Registry.All() {
 		names = append(names, def.Name)
 	}
-	return connector.Definition{}, &usageError{err: connector.UnknownName("connector", name, names), hint: "leat connectors lists what there is"}
+	err := connector.UnknownName("connector", name, names)
+	return connector.Definition{}, &usageError{err: err, hint: "leat connectors lists what there is"}
 }
 
 func (s *session) printConnectors() error {
 	t := newTable()
 	t.AppendHeader(table.Row{"connector", "for", "source", "sink", "URLs", "file names"})
 	for _, d := range s.Registry.All() {
-		t.AppendRow(table.Row{d.Name, d.Title, yes(d.Source != nil), yes(d.Sink != nil), joined(d.Schemes, "", ":"), joined(d.Extensions, "*", "")})
+		t.AppendRow(table.Row{
+			d.Name, d.Title, yes(d.Source != nil), yes(d.Sink != nil), joined(d.Schemes, "", ":"), joined(d.Extensions, "*", ""),
+		})
 	}
 	return s.print("%s\n", t.Render())
 }
@@ -161,8 +164,8 @@ func connectorsJSON(defs []connector.Definition) any {
 	out := []definition{}
 	for _, d := range defs {
 		def := definition{
-			Name: d.Name, Title: d.Title, Doc: d.Doc, Schemes: append([]string{}, d.Schemes...), Extensions: append([]string{}, d.Extensions...),
-			Types: []rule{},
+			Name: d.Name, Title: d.Title, Doc: d.Doc, Types: []rule{},
+			Schemes: append([]string{}, d.Schemes...), Extensions: append([]string{}, d.Extensions...),
 		}
 		if d.Source != nil {
 			def.Source = options(d.Source())

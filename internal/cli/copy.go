@@ -72,12 +72,14 @@ func (f *copyFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.mode, "mode", "", "append, upsert or replace (default: the sink's own)")
 	fs.StringSliceVar(&f.key, "key", nil, "key columns, where the source does not say")
 	fs.StringSliceVar(&f.columns, "columns", nil, "only these columns, in this order")
-	fs.StringVar(&f.where, "where", "", "only rows for which this holds: SQL where the source takes SQL, else an expression such as 'total > 100'")
+	fs.StringVar(&f.where, "where", "",
+		"only rows for which this holds: SQL where the source takes SQL, else an expression such as 'total > 100'")
 	fs.Int64Var(&f.limit, "limit", 0, "at most so many rows of each dataset; 0: all")
 	fs.StringSliceVar(&f.tables, "tables", nil, "tables to read, patterns with * allowed")
 	fs.StringVar(&f.setAside, "set-aside", "", "set rows aside that can't be carried, and go on; =N: more than N stop the run")
 	fs.Lookup("set-aside").NoOptDefVal = "0"
-	fs.StringArrayVar(&f.policies, "policy", nil, "COLUMN=text|null|clamp|strip|fail: what to do with values that don't fit; * for all columns")
+	fs.StringArrayVar(&f.policies, "policy", nil,
+		"COLUMN=text|null|clamp|strip|fail: what to do with values that don't fit; * for all columns")
 	fs.StringVar(&f.guarantee, "guarantee", "", "at-least-once, effectively-once or exactly-once (default: the best that is reached)")
 	fs.IntVar(&f.batchRows, "batch-rows", 0, "rows of a batch; 0: a default that fits")
 	fs.StringArrayVar(&f.sourceOpt, "source-opt", nil, "NAME=VALUE: an option of the source")
@@ -190,7 +192,7 @@ func copyName(from, to endpoint, p *config.Pipeline) string {
 	h := sha256.New()
 	part := func(values ...string) {
 		for _, v := range values {
-			fmt.Fprintf(h, "%d:%s", len(v), v)
+			h.Write(fmt.Appendf(nil, "%d:%s", len(v), v))
 		}
 	}
 	part(from.def.Name, from.place(), to.def.Name, to.place(), p.Transforms.Text, strconv.FormatInt(p.Limit, 10))

@@ -104,7 +104,7 @@ func (s *session) execute(ctx context.Context, p *config.Pipeline, f *runFlags) 
 	if err := s.report(p, report, f.json, func() { report.log(log) }); err != nil {
 		runErr = join(runErr, err)
 	}
-	return s.ending(report, runErr)
+	return ending(report, runErr)
 }
 
 // join keeps a lone error as it is, so that its kind still shows.
@@ -193,14 +193,14 @@ func (s *session) report(p *config.Pipeline, sum summary, asJSON bool, log func(
 }
 
 // ending is what the exit code is made of.
-func (s *session) ending(sum summary, err error) error {
+func ending(sum summary, err error) error {
 	switch {
 	case err != nil:
 		return err
 	case sum.State == "interrupted":
-		return outcome{ExitInterrupted}
+		return outcomeError{ExitInterrupted}
 	case sum.SetAside > 0:
-		return outcome{ExitSetAside}
+		return outcomeError{ExitSetAside}
 	}
 	return nil
 }

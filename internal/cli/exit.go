@@ -37,14 +37,14 @@ func (e *usageError) Error() string { return e.err.Error() }
 // Unwrap returns what is wrong.
 func (e *usageError) Unwrap() error { return e.err }
 
-// outcome ends a command with an exit code after everything was said.
-type outcome struct{ code int }
+// outcomeError ends a command with an exit code after everything was said.
+type outcomeError struct{ code int }
 
-func (o outcome) Error() string { return "done" }
+func (outcomeError) Error() string { return "done" }
 
 // exitCode decides how the process ends.
 func exitCode(err error) int {
-	var o outcome
+	var o outcomeError
 	var usage *usageError
 	var problems config.Problems
 	switch {

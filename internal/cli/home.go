@@ -25,7 +25,8 @@ func (s *session) stateDir() (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return "", &connector.Error{
-			Class: connector.ClassConfig, Code: "state.folder", Doing: "finding a folder for the state", Err: err, Hint: "name one with --state DIR",
+			Class: connector.ClassConfig, Code: "state.folder", Doing: "finding a folder for the state", Err: err,
+			Hint: "name one with --state DIR",
 		}
 	}
 	return filepath.Join(home, ".local", "state", "leat"), nil
@@ -38,8 +39,7 @@ func (s *session) openStore(ctx context.Context) (state.Store, error) {
 		return nil, err
 	}
 	store, err := sqlite.Open(ctx, filepath.Join(dir, "state.db"))
-	var e *connector.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*connector.Error](err); ok {
 		named := *e
 		named.Class, named.Hint = connector.ClassConfig, "name a folder on a local disk that can be written with --state DIR"
 		return nil, &named

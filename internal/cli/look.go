@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"sync"
@@ -19,8 +18,11 @@ type looker struct {
 	cancel context.CancelFunc
 }
 
+// lookFunc is what is done with an open source and the datasets that it has.
+type lookFunc func(ctx context.Context, l *looker, found []connector.Dataset) error
+
 // look opens the source and hands its datasets to use; everything is released afterwards.
-func (s *session) look(ctx context.Context, cfg connector.SourceConfig, use func(ctx context.Context, l *looker, found []connector.Dataset) error) (err error) {
+func (s *session) look(ctx context.Context, cfg connector.SourceConfig, use lookFunc) (err error) {
 	log, err := s.logger(s.Stderr)
 	if err != nil {
 		return err
@@ -118,5 +120,5 @@ func estimate(n int64) string {
 	if n < 0 {
 		return "unknown"
 	}
-	return fmt.Sprintf("about %s", thousands(n))
+	return "about " + thousands(n)
 }

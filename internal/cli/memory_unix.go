@@ -14,7 +14,7 @@ func peakMemory() int64 {
 		return 0
 	}
 	if runtime.GOOS == "darwin" || runtime.GOOS == "ios" {
-		return int64(u.Maxrss) // bytes there, kilobytes elsewhere
+		return int64(u.Maxrss) //nolint:unconvert // 32 bits on some systems; bytes there, kilobytes elsewhere
 	}
-	return int64(u.Maxrss) * 1024
+	return int64(u.Maxrss) * 1024 //nolint:unconvert // 32 bits on some systems
 }

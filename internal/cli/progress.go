@@ -164,7 +164,8 @@ func (l *logShower) show(v view) {
 	switch {
 	case v.Stalled > 0:
 		l.log.Warn("stalled: nothing has moved",
-			slog.Bool("stalled", true), slog.String("state", v.State), slog.Duration("for", v.Stalled.Round(time.Second)), slog.String("doing", v.Doing))
+			slog.Bool("stalled", true), slog.String("state", v.State), slog.String("doing", v.Doing),
+			slog.Duration("for", v.Stalled.Round(time.Second)))
 	case l.stalled:
 		l.log.Info("moving again", slog.Bool("stalled", false), slog.String("state", v.State))
 	}
@@ -190,7 +191,7 @@ func (l *logShower) show(v view) {
 	}
 }
 
-func (l *logShower) close() {}
+func (*logShower) close() {}
 
 // noShower shows nothing.
 type noShower struct{}

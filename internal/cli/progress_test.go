@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -24,7 +25,7 @@ func status(rows, bytes int64) engine.Status {
 	}
 }
 
-// case C106
+// case C106.
 func TestTracker(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	tr := newTracker(now, 10*time.Second)
@@ -71,7 +72,7 @@ func TestTrackerWithoutStall(t *testing.T) {
 	}
 }
 
-// case C106
+// case C106.
 func TestLogShower(t *testing.T) {
 	var out bytes.Buffer
 	l := &logShower{log: slog.New(slog.NewJSONHandler(&out, nil))}
@@ -81,19 +82,19 @@ func TestLogShower(t *testing.T) {
 		l.show(tr.observe(now.Add(time.Duration(i*8+1)*time.Second), st))
 	}
 	var got []string
-	for _, line := range strings.Split(strings.TrimSpace(out.String()), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(out.String()), "\n") {
 		var m map[string]any
 		if err := json.Unmarshal([]byte(line), &m); err != nil {
 			t.Fatal(err)
 		}
 		switch m["msg"] {
 		case "progress":
-			got = append(got, strings.Join([]string{m["dataset"].(string), num(m["rows"]), num(m["done"])}, " "))
+			got = append(got, fmt.Sprint(m["dataset"], " ", num(m["rows"]), " ", num(m["done"])))
 			if _, ok := m["eta"]; !ok {
 				t.Errorf("no ETA: %s", line)
 			}
 		default:
-			got = append(got, m["msg"].(string))
+			got = append(got, fmt.Sprint(m["msg"]))
 		}
 	}
 	want := []string{"orders 100 0.1", "orders 500 0.5", "stalled: nothing has moved", "moving again", "orders 700 0.7"}

@@ -13,6 +13,9 @@ import (
 	"github.com/leatdata/leat/connector"
 )
 
+// secretNames are names of options and parameters whose values are never shown.
+const secretNames = `(password|passwd|pwd|sslpassword|secret|token|api_?key|access_?key)`
+
 // hidden stands where a secret stood.
 const hidden = "***"
 
@@ -32,7 +35,8 @@ func (r *redactor) add(secrets ...string) {
 	defer r.mu.Unlock()
 	for _, s := range secrets {
 		quoted, _ := json.Marshal(s) //nolint:errchkjson // a string always encodes
-		for _, form := range []string{s, url.QueryEscape(s), url.PathEscape(s), url.UserPassword("", s).String()[1:], strings.Trim(string(quoted), `"`)} {
+		user := url.UserPassword("", s).String()[1:]
+		for _, form := range []string{s, url.QueryEscape(s), url.PathEscape(s), user, strings.Trim(string(quoted), `"`)} {
 			if len(form) >= minSecret && form != hidden && !slices.Contains(r.secrets, form) {
 				r.secrets = append(r.secrets, form)
 			}
@@ -60,7 +64,7 @@ func (r *redactor) addURL(raw string) {
 // addConfig makes known what stands in the secret options of a connector's configuration.
 func (r *redactor) addConfig(cfg any) {
 	walkOptions(reflect.ValueOf(cfg), func(_ string, v reflect.Value) {
-		if s, ok := v.Interface().(connector.Secret); ok {
+		if s, ok := reflect.TypeAssert[connector.Secret](v); ok {
 			r.add(s.Reveal())
 		}
 	})
@@ -87,11 +91,11 @@ func walkOptions(v reflect.Value, visit func(name string, v reflect.Value)) {
 	}
 }
 
-var ( //nolint:gochecknoglobals // compiled once, never changed
+var (
 	// urlPassword runs to the last @ of a word, since a password may hold one.
 	urlPassword = regexp.MustCompile(`(://[^\s:/?#@"'<>]*:)[^\s"'<>]*@`)
-	secretName  = regexp.MustCompile(`(?i)^(password|passwd|pwd|sslpassword|secret|token|api_?key|access_?key)$`)
-	pair        = regexp.MustCompile(`(?i)\b(password|passwd|pwd|sslpassword|secret|token|api_?key|access_?key)=('[^']*'|"[^"]*"|[^\s&"',;]+)`)
+	secretName  = regexp.MustCompile(`(?i)^` + secretNames + `$`)
+	pair        = regexp.MustCompile(`(?i)\b` + secretNames + `=('[^']*'|"[^"]*"|[^\s&"',;]+)`)
 )
 
 // text returns s without secrets.

@@ -10,7 +10,7 @@ import (
 
 const nastyPassword = `p@s/s:w#d%^?&`
 
-// case C103
+// case C103.
 func TestRedact(t *testing.T) {
 	r := &redactor{}
 	r.add(nastyPassword, "ab", "")

@@ -33,7 +33,8 @@ position in its own transaction, the sink's word wins over what is saved here.`,
 			if len(args) == 0 {
 				return nil
 			}
-			return &usageError{err: connector.UnknownName("command", args[0], []string{"list", "show", "set", "reset"}), hint: "leat state --help"}
+			err := connector.UnknownName("command", args[0], []string{"list", "show", "set", "reset"})
+			return &usageError{err: err, hint: "leat state --help"}
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -118,7 +119,7 @@ func (s *session) stateShowCommand() *cobra.Command {
 		Args:    argCount(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.withStore(cmd.Context(), func(ctx context.Context, store state.Store) error {
-				r, _, err := s.loadRecord(ctx, store, args[0])
+				r, _, err := loadRecord(ctx, store, args[0])
 				if err != nil {
 					return err
 				}
@@ -135,7 +136,7 @@ func (s *session) stateShowCommand() *cobra.Command {
 }
 
 // loadRecord loads what is saved; where there is nothing, the error names the nearest pipeline.
-func (s *session) loadRecord(ctx context.Context, store state.Store, name string) (state.Record, state.Version, error) {
+func loadRecord(ctx context.Context, store state.Store, name string) (state.Record, state.Version, error) {
 	r, version, err := store.Load(ctx, name)
 	if !errors.Is(err, state.ErrNotFound) {
 		return r, version, err
@@ -153,7 +154,8 @@ func (s *session) loadRecord(ctx context.Context, store state.Store, name string
 
 func (s *session) printRecord(r state.Record) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "pipeline  %s\nstands    %s\nrun       %s\nposition  %s\n", r.Pipeline, stands(r), orNone(r.Progress.Run), r.Progress.Position)
+	fmt.Fprintf(&b, "pipeline  %s\nstands    %s\nrun       %s\nposition  %s\n",
+		r.Pipeline, stands(r), orNone(r.Progress.Run), r.Progress.Position)
 	if !r.Origin.Zero() {
 		fmt.Fprintf(&b, "began at  %s\n", r.Origin)
 	}
@@ -217,7 +219,8 @@ func (s *session) readRecord(name, file string) (state.Record, error) {
 		data, err = os.ReadFile(file)
 	}
 	if err != nil {
-		return state.Record{}, &usageError{err: fmt.Errorf("reading the state: %w", err), hint: "leat state show PIPELINE --json prints such a file"}
+		err = fmt.Errorf("reading the state: %w", err)
+		return state.Record{}, &usageError{err: err, hint: "leat state show PIPELINE --json prints such a file"}
 	}
 	r, err := state.Decode(data, name)
 	if err != nil {
@@ -237,7 +240,7 @@ written a second time. It asks first, unless --yes is given.`,
 		Args:    argCount(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.withStore(cmd.Context(), func(ctx context.Context, store state.Store) error {
-				r, version, err := s.loadRecord(ctx, store, args[0])
+				r, version, err := loadRecord(ctx, store, args[0])
 				if err != nil {
 					return err
 				}

@@ -141,7 +141,7 @@ func (k summarySink) text(read int64, sinks int) string {
 		parts = append(parts, plural(k.Altered, "value")+" changed by a declared policy")
 	}
 	if k.Retries > 0 {
-		parts = append(parts, fmt.Sprintf("started again %s", plural(k.Retries, "time")))
+		parts = append(parts, "started again "+plural(k.Retries, "time"))
 	}
 	if n := len(k.Failed); n > 0 {
 		parts = append(parts, plural(int64(n), "dataset")+" failed")
