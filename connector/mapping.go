@@ -49,6 +49,7 @@ func ParsePolicy(s string) (Policy, error) {
 type Limits struct {
 	NoNaN       bool  // floats, numerics
 	NoInfinity  bool  // floats, numerics, dates and timestamps
+	NoMinusZero bool  // floats: -0 would lose its sign
 	NoNUL       bool  // text and JSON with a zero character (also \u0000 in JSON)
 	Precision   int32 // numerics and decimals: digits in all; 0: any
 	Scale       int32 // digits after the point, with Precision
@@ -63,7 +64,7 @@ type Limits struct {
 
 // Zero reports whether there is no limit.
 func (l Limits) Zero() bool {
-	return !l.NoNaN && !l.NoInfinity && !l.NoNUL && l.Precision == 0 && l.Min == 0 && l.Max == 0 && !l.MicrosOnly &&
+	return !l.NoNaN && !l.NoInfinity && !l.NoMinusZero && !l.NoNUL && l.Precision == 0 && l.Min == 0 && l.Max == 0 && !l.MicrosOnly &&
 		l.MaxRank == 0 && l.Rank == 0 && !l.LowerBounds && l.MaxChars == 0 && l.Labels == nil
 }
 

@@ -130,6 +130,8 @@ func floatFault(l connector.Limits, f float64) string {
 		return "NaN can't be held"
 	case l.NoInfinity && math.IsInf(f, 0):
 		return "infinity can't be held"
+	case l.NoMinusZero && f == 0 && math.Signbit(f):
+		return "the sign of -0 can't be held"
 	}
 	return ""
 }
@@ -339,6 +341,8 @@ func clampedFloat(s string, most float64, bits int) (string, bool) {
 		return string(record.AppendFloat(nil, most, bits)), true
 	case "-Infinity":
 		return string(record.AppendFloat(nil, -most, bits)), true
+	case "-0":
+		return "0", true
 	}
 	return "", false
 }
