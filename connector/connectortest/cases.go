@@ -22,7 +22,8 @@ func (c Case) Field() arrow.Field { return arrow.Field{Name: c.Name, Type: c.Typ
 
 // Cases returns a column of edge values for every kind of the vocabulary, with its variants. The result is the caller's own.
 func Cases() []Case {
-	return slices.Concat(integerCases(), numberCases(), textCases(), dateCases(), timestampCases(), amountCases(), arrayCases(), nestedCases())
+	return slices.Concat(integerCases(), numberCases(), textCases(), dateCases(), timestampCases(), amountCases(), arrayCases(),
+		nestedCases())
 }
 
 // Pick returns the cases of the named columns, in order; an unknown name is left out.
@@ -73,8 +74,10 @@ func numberCases() []Case {
 		newCase("float64", arrow.PrimitiveTypes.Float64, "0", "-0", "0.1", "1.7976931348623157e+308", "-1.7976931348623157e+308", "5e-324",
 			"2.2250738585072014e-308", `"NaN"`, `"Infinity"`, `"-Infinity"`, "9007199254740992", "1e+21"),
 		newCase("decimal_38_10", &arrow.Decimal128Type{Precision: 38, Scale: 10}, "0.0000000000", "0.0000000001", "-0.0000000001",
-			"9999999999999999999999999999.9999999999", "-9999999999999999999999999999.9999999999", "-256.0000000000", "12345678901234567890.0000000000"),
-		newCase("decimal_20_4", &arrow.Decimal128Type{Precision: 20, Scale: 4}, "0.0000", "-0.0001", "-256.0000", "-65536.0000", "-200000.0000",
+			"9999999999999999999999999999.9999999999", "-9999999999999999999999999999.9999999999", "-256.0000000000",
+			"12345678901234567890.0000000000"),
+		newCase("decimal_20_4", &arrow.Decimal128Type{Precision: 20, Scale: 4}, "0.0000", "-0.0001", "-256.0000", "-65536.0000",
+			"-200000.0000",
 			"9999999999999999.9999", "-9999999999999999.9999"),
 		newCase("decimal_38_18", &arrow.Decimal128Type{Precision: 38, Scale: 18}, "0.000123456789012345", "-7.000000000000000001",
 			"99999999999999999999.999999999999999999"),
@@ -104,9 +107,11 @@ func textCases() []Case {
 		newCase("binary_16", &arrow.FixedSizeBinaryType{ByteWidth: 16}, b64(make([]byte, 16)...), b64(id...)),
 		newCase("uuid", record.UUIDType(), quoted("00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff",
 			"01234567-89ab-cdef-0123-456789abcdef")...),
-		newCase("json", record.JSONType(), `{}`, `[]`, `"text"`, `true`, `12345678901234567890123.4567890123456789`, `{"b":1,"a":[1,2.50,null]}`,
+		newCase("json", record.JSONType(), `{}`, `[]`, `"text"`, `true`, `12345678901234567890123.4567890123456789`,
+			`{"b":1,"a":[1,2.50,null]}`,
 			`{"a":1,"a":2}`, `{ "spaced" : [ 1 , 2 ] }`, `"say \"hi\" \\ \u00e9 é 😀"`, `{"":""}`),
-		newCase("enum", record.EnumType("mood", []string{"sad", "it's", "ok", "", "two words"}), quoted("sad", "it's", "ok", "", "two words")...),
+		newCase("enum", record.EnumType("mood", []string{"sad", "it's", "ok", "", "two words"}),
+			quoted("sad", "it's", "ok", "", "two words")...),
 		newCase("bits_8", record.BitsType(8, false), quoted("00000000", "11111111", "10000001")...),
 		newCase("bits_varying", record.BitsType(0, true), quoted("", "1", "0101", strings.Repeat("10", 60))...),
 		newCase("inet", record.NetworkType("inet"), quoted("192.168.0.1", "10.1.2.3/8", "::1", "2001:db8::ff/64")...),
@@ -118,7 +123,8 @@ func textCases() []Case {
 
 func dateCases() []Case {
 	return []Case{
-		newCase("date", arrow.FixedWidthTypes.Date32, quoted("1970-01-01", "1969-12-31", "0001-01-01", "0000-02-29", "-0043-03-15", "-4712-01-01",
+		newCase("date", arrow.FixedWidthTypes.Date32, quoted("1970-01-01", "1969-12-31", "0001-01-01", "0000-02-29", "-0043-03-15",
+			"-4712-01-01",
 			"9999-12-31", "+15000-06-30", "2000-02-29")...),
 		newCase("date_infinite", record.InfiniteDateType(), quoted("1970-01-01", "infinity", "-infinity", "-0043-03-15", "+15000-06-30")...),
 		newCase("time_us", arrow.FixedWidthTypes.Time64us, quoted("00:00:00", "23:59:59.999999", "24:00:00", "12:34:56.1")...),
@@ -133,7 +139,8 @@ func timestampCases() []Case {
 	utc := func(u arrow.TimeUnit) arrow.DataType { return &arrow.TimestampType{Unit: u, TimeZone: "UTC"} }
 	micros := []string{
 		"1970-01-01T00:00:00", "1969-12-31T23:59:59.999999", "2026-01-01T00:00:00.123456", "-0043-03-15T12:00:00", "-4712-01-01T00:00:00",
-		"9999-12-31T23:59:59.999999", "+15000-06-30T00:00:00", "+294246-12-31T23:59:59.999999", "0001-01-01T00:00:00", "1900-01-01T00:00:00.000001",
+		"9999-12-31T23:59:59.999999", "+15000-06-30T00:00:00", "+294246-12-31T23:59:59.999999", "0001-01-01T00:00:00",
+		"1900-01-01T00:00:00.000001",
 	}
 	nanos := []string{
 		"1970-01-01T00:00:00", "2026-01-01T00:00:00.123456789", "1677-09-21T00:12:43.145224193", "2262-04-11T23:47:16.854775807",
@@ -167,7 +174,8 @@ func amountCases() []Case {
 		newCase("duration_ns", arrow.FixedWidthTypes.Duration_ns, quoted("PT0S", "-PT0.000000001S", "PT2562047H47M16.854775807S")...),
 		newCase("duration_ms", arrow.FixedWidthTypes.Duration_ms, quoted("PT0S", "-PT0.001S", "PT25H")...),
 		newCase("duration_s", arrow.FixedWidthTypes.Duration_s, quoted("PT0S", "-PT1S", "PT25H")...),
-		newCase("interval", record.IntervalType(), quoted("PT0S", "P1M-1DT0.000001S", "P-1Y-1M", "P2147483647D", "P-2147483648D", "P1Y2M3DT4H5M6.7S",
+		newCase("interval", record.IntervalType(), quoted("PT0S", "P1M-1DT0.000001S", "P-1Y-1M", "P2147483647D", "P-2147483648D",
+			"P1Y2M3DT4H5M6.7S",
 			"PT-0.000001S", "P178956970Y7M", "PT100H")...),
 	}
 }

@@ -87,9 +87,12 @@ func fitsScalar(l connector.Limits, t record.Type, arr arrow.Array, i int) bool 
 	case t.Kind >= record.Int8 && t.Kind <= record.Uint64:
 		n, ok := new(big.Int).SetString(text, 10)
 		return ok && within(l, n)
-	case t.Kind == record.Float32 || t.Kind == record.Float64 || t.Kind == record.Decimal || t.Kind == record.Numeric:
-		if text == "NaN" || infinite {
-			return !(l.NoNaN && text == "NaN") && !(l.NoInfinity && infinite)
+	case t.Kind >= record.Float32 && t.Kind <= record.Numeric:
+		if text == "NaN" {
+			return !l.NoNaN
+		}
+		if infinite {
+			return !l.NoInfinity
 		}
 		return l.Precision == 0 || fitsDigits(l, text)
 	case t.Kind == record.Date, t.Kind == record.Time, t.Kind == record.Timestamp:
@@ -98,12 +101,18 @@ func fitsScalar(l connector.Limits, t record.Type, arr arrow.Array, i int) bool 
 		}
 		return fitsTemporal(l, t, arr, i)
 	case t.Kind == record.String, t.Kind == record.JSON, t.Kind == record.Enum, t.Kind == record.Foreign:
-		nul := strings.ContainsRune(text, 0) || (t.Kind == record.JSON && strings.Contains(text, `\u0000`))
-		return !(l.NoNUL && nul) && (l.MaxChars == 0 || utf8.RuneCountInString(text) <= l.MaxChars) &&
-			(l.Labels == nil || slices.Contains(l.Labels, text))
+		return fitsText(l, t, text)
 	default:
 		return true
 	}
+}
+
+func fitsText(l connector.Limits, t record.Type, text string) bool {
+	nul := strings.ContainsRune(text, 0) || (t.Kind == record.JSON && strings.Contains(text, `\u0000`))
+	if l.NoNUL && nul {
+		return false
+	}
+	return (l.MaxChars == 0 || utf8.RuneCountInString(text) <= l.MaxChars) && (l.Labels == nil || slices.Contains(l.Labels, text))
 }
 
 func within(l connector.Limits, n *big.Int) bool {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -143,7 +144,7 @@ func (s *memSink) Write(ctx context.Context, b *record.Batch) error {
 		return errors.New("the sink is not open")
 	}
 	if s.cfg.fault == "batches change" && b.NumRows() > 0 {
-		b.Rows.Column(0).(*array.Int64).Int64Values()[0] = 77
+		b.Rows.Column(0).(*array.Int64).Int64Values()[0] = 77 //nolint:forcetypeassert // by construction
 	}
 	tables := s.tx.tables
 	if s.start.Mode == connector.Replace && s.cfg.fault != "replace appends" {
@@ -320,7 +321,7 @@ func memSinkCase(fault string) SinkCase {
 			b := Numbered("one", 0, 1_000)
 			rows := make([][]string, b.NumRows())
 			for i := range rows {
-				rows[i] = []string{fmt.Sprint(i), `"fine"`}
+				rows[i] = []string{strconv.Itoa(i), `"fine"`}
 			}
 			rows[500][1] = `"refuse me"`
 			return BatchOf(b.Schema, rows...), []int{500}

@@ -156,7 +156,7 @@ func (s *memSource) Start(ctx context.Context, start connector.SourceStart) erro
 		go func() { <-context.Background().Done() }()
 	}
 	if s.cfg.nowhere {
-		err := fmt.Errorf("dialing: refused")
+		err := errors.New("dialing: refused")
 		if s.cfg.fault == "error has the secret" {
 			err = errors.New("dialing mem://user:" + s.cfg.Token.Reveal() + "@host")
 		}
@@ -184,7 +184,7 @@ func (s *memSource) Start(ctx context.Context, start connector.SourceStart) erro
 	return nil
 }
 
-func (s *memSource) Read(ctx context.Context, want connector.Limit) (*record.Batch, error) { //nolint:cyclop,funlen,gocognit // one switch of faults
+func (s *memSource) Read(ctx context.Context, want connector.Limit) (*record.Batch, error) {
 	if !s.started || s.closed > 0 {
 		return nil, errors.New("reading a source that is not started")
 	}
@@ -220,7 +220,7 @@ func (s *memSource) Read(ctx context.Context, want connector.Limit) (*record.Bat
 		out.Schema = &c
 	}
 	if s.cfg.fault == "batches change" && s.last != nil && s.last.NumRows() > 0 {
-		s.last.Rows.Column(0).(*array.Int64).Int64Values()[0] = -1
+		s.last.Rows.Column(0).(*array.Int64).Int64Values()[0] = -1 //nolint:forcetypeassert // by construction
 	}
 	s.last = out
 	s.at.Row = to

@@ -236,7 +236,7 @@ func (s *sinkSuite) load(t testing.TB, target Target, req connector.SinkStart, b
 }
 
 // holds compares a dataset with the rows of batches. No batch of at least one row: the dataset has no rows.
-func (s *sinkSuite) holds(t testing.TB, target Target, what string, schema *record.Schema, batches ...*record.Batch) {
+func holds(t testing.TB, target Target, what string, schema *record.Schema, batches ...*record.Batch) {
 	t.Helper()
 	want := []string{}
 	for _, b := range batches {
@@ -247,18 +247,18 @@ func (s *sinkSuite) holds(t testing.TB, target Target, what string, schema *reco
 		t.Errorf("%s: the dataset %s does not exist", what, schema.Dataset)
 		return
 	}
-	s.same(t, what+": "+schema.Dataset, want, got)
+	same(t, what+": "+schema.Dataset, want, got)
 }
 
 // lacks: the dataset has no rows, or does not exist.
-func (s *sinkSuite) lacks(t testing.TB, target Target, what string, schema *record.Schema) {
+func lacks(t testing.TB, target Target, what string, schema *record.Schema) {
 	t.Helper()
 	if got, _ := target.Read(t, schema); len(got) > 0 {
 		t.Errorf("%s: %s has %d rows: want none", what, schema.Dataset, len(got))
 	}
 }
 
-func (s *sinkSuite) same(t testing.TB, what string, want, got []string) {
+func same(t testing.TB, what string, want, got []string) {
 	t.Helper()
 	want, got = slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(got))
 	if !slices.Equal(want, got) {
@@ -266,7 +266,7 @@ func (s *sinkSuite) same(t testing.TB, what string, want, got []string) {
 	}
 }
 
-// pure is S15.
+// pure proves clause S15.
 func (s *sinkSuite) pure(t testing.TB) {
 	configs := map[string]connector.SinkConfig{"the configuration": s.New(t).Config()}
 	if s.Unreachable != nil {

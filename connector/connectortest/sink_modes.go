@@ -34,7 +34,7 @@ func (s *sinkSuite) appends(t testing.TB) {
 	again := request(connector.Append)
 	again.Run = "r2"
 	s.load(t, target, again, c)
-	s.holds(t, target, "two runs", a.Schema, a, c)
+	holds(t, target, "two runs", a.Schema, a, c)
 }
 
 // keyed returns a batch of upserts (or what ops say) of ids and texts.
@@ -52,7 +52,8 @@ func (s *sinkSuite) upserts(t testing.TB) {
 	target := s.New(t)
 	u, d := record.Upsert, record.Delete
 	first := keyed(nil, []string{"1", `"a"`}, []string{"2", `"b"`}, []string{"3", `"c"`})
-	second := keyed([]record.Op{u, d, u, u, u, d, d, u}, []string{"1", `"A"`}, []string{"2", "null"}, []string{"4", `"d"`}, []string{"4", `"D"`},
+	second := keyed([]record.Op{u, d, u, u, u, d, d, u}, []string{"1", `"A"`}, []string{"2", "null"}, []string{"4", `"d"`},
+		[]string{"4", `"D"`},
 		[]string{"5", `"e"`}, []string{"5", "null"}, []string{"99", "null"}, []string{"6", "null"})
 	third := keyed([]record.Op{d, u}, []string{"6", "null"}, []string{"6", `"f"`})
 	want := keyed(nil, []string{"1", `"A"`}, []string{"3", `"c"`}, []string{"4", `"D"`}, []string{"6", `"f"`})
@@ -62,7 +63,7 @@ func (s *sinkSuite) upserts(t testing.TB) {
 		req := request(connector.Upsert)
 		req.Run = r
 		s.load(t, target, req, Sliced(first), second, third)
-		s.holds(t, target, "upserts and deletes, run "+r, first.Schema, want)
+		holds(t, target, "upserts and deletes, run "+r, first.Schema, want)
 	}
 	if s.contract.Input == connector.Changelog {
 		s.movedKeys(t)
@@ -81,7 +82,7 @@ func (s *sinkSuite) movedKeys(t testing.TB) {
 	req := request(connector.Upsert)
 	req.Run = "r2"
 	s.load(t, target, req, moved)
-	s.holds(t, target, "a key that moved", first.Schema, keyed(nil, []string{"2", `"b"`}, []string{"3", `"C"`}, []string{"10", `"a"`}))
+	holds(t, target, "a key that moved", first.Schema, keyed(nil, []string{"2", `"b"`}, []string{"3", `"C"`}, []string{"10", `"a"`}))
 }
 
 // replaces: the old rows show until the run is finished, then only the new ones; what another run began is discarded.
@@ -98,7 +99,7 @@ func (s *sinkSuite) replaces(t testing.TB) {
 	old, abandoned, next := Numbered("one", 0, 10), Numbered("one", 100, 5), Numbered("one", 200, 3)
 	abandoned.Schema, next.Schema = old.Schema, old.Schema
 	s.load(t, target, req("r1"), old)
-	s.holds(t, target, "the first run", old.Schema, old)
+	holds(t, target, "the first run", old.Schema, old)
 
 	x := s.start(t, target, req("r2"))
 	x.write(t, abandoned)
@@ -106,13 +107,13 @@ func (s *sinkSuite) replaces(t testing.TB) {
 		t.Errorf("making a part of a replacement durable: %v", err)
 	}
 	if !s.OneOwner {
-		s.holds(t, target, "while it is being replaced", old.Schema, old)
+		holds(t, target, "while it is being replaced", old.Schema, old)
 	}
 	x.end(t)
-	s.holds(t, target, "a replacement that was not finished", old.Schema, old)
+	holds(t, target, "a replacement that was not finished", old.Schema, old)
 
 	s.load(t, target, req("r3"), next)
-	s.holds(t, target, "a replacement after one that was given up", old.Schema, next)
+	holds(t, target, "a replacement after one that was given up", old.Schema, next)
 	s.resumedReplacement(t, req("r4"))
 }
 
@@ -134,7 +135,7 @@ func (s *sinkSuite) resumedReplacement(t testing.TB, req connector.SinkStart) {
 	x.end(t)
 	req.Fence++
 	s.load(t, target, req, b)
-	s.holds(t, target, "a replacement that was resumed", a.Schema, a, b)
+	holds(t, target, "a replacement that was resumed", a.Schema, a, b)
 }
 
 // uncommitted: Close without Commit or Finish leaves nothing.
@@ -148,14 +149,14 @@ func (s *sinkSuite) uncommitted(t testing.TB, mode connector.WriteMode) {
 	more.Schema = b.Schema
 	x.write(t, b, more)
 	x.end(t)
-	s.lacks(t, target, "closed without a commit", b.Schema)
+	lacks(t, target, "closed without a commit", b.Schema)
 
 	x = s.start(t, target, request(mode))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	secrets(s.Secrets).err(t, x.snk.Write(ctx, b))
 	x.end(t)
-	s.lacks(t, target, "closed after a cancelled Write", b.Schema)
+	lacks(t, target, "closed after a cancelled Write", b.Schema)
 }
 
 // finish: calling it again, by the same value and by another generation of the same run, changes nothing.
@@ -178,7 +179,7 @@ func (s *sinkSuite) finish(t testing.TB, mode connector.WriteMode) {
 		t.Errorf("Finish, the second call: %v", err)
 	}
 	x.end(t)
-	s.holds(t, target, "finished twice", b.Schema, b)
+	holds(t, target, "finished twice", b.Schema, b)
 
 	x = s.start(t, target, request(mode))
 	if f, ok = connector.As[connector.Finisher](x.snk); ok {
@@ -187,10 +188,10 @@ func (s *sinkSuite) finish(t testing.TB, mode connector.WriteMode) {
 		}
 	}
 	x.end(t)
-	s.holds(t, target, "finished again by another generation", b.Schema, b)
+	holds(t, target, "finished again by another generation", b.Schema, b)
 }
 
-// commits is E5: rows and progress are one.
+// commits proves clause E5: rows and progress are one.
 func (s *sinkSuite) commits(t testing.TB) {
 	if s.contract.Atomicity != connector.PositionInTransaction {
 		return
@@ -198,32 +199,32 @@ func (s *sinkSuite) commits(t testing.TB) {
 	target := s.New(t)
 	req := request(s.contract.Modes[0])
 	x := s.start(t, target, req)
-	s.committed(t, x, "before anything was committed", nil)
+	committed(t, x, "before anything was committed", nil)
 	a, b, lost := Numbered("one", 0, 10), Numbered("one", 10, 10), Numbered("one", 20, 10)
 	b.Schema, lost.Schema = a.Schema, a.Schema
 	one, two := progress("r1", 1), progress("r1", 2)
 	whole := s.contract.Modes[0] == connector.Replace
 	x.write(t, a)
-	s.mustCommit(t, x, one)
+	mustCommit(t, x, one)
 	x.write(t, b)
-	s.mustCommit(t, x, two)
-	s.committed(t, x, "after the second commit", &two)
+	mustCommit(t, x, two)
+	committed(t, x, "after the second commit", &two)
 	x.write(t, lost)
 	x.end(t)
 	if !whole {
-		s.holds(t, target, "killed after the second commit", a.Schema, a, b)
+		holds(t, target, "killed after the second commit", a.Schema, a, b)
 	}
 	x = s.start(t, target, req)
-	s.committed(t, x, "read by another generation", &two)
+	committed(t, x, "read by another generation", &two)
 	x.end(t)
 	s.strangersProgress(t, target, req, two)
 
 	x = s.start(t, target, req)
 	three := record.Progress{Run: "r1", Position: record.Position{Shape: 4, Data: json.RawMessage(`"text"`)}}
-	s.mustCommit(t, x, three) // progress without rows
+	mustCommit(t, x, three) // progress without rows
 	x.end(t)
 	x = s.start(t, target, req)
-	s.committed(t, x, "after a commit without rows", &three)
+	committed(t, x, "after a commit without rows", &three)
 	x.end(t)
 }
 
@@ -233,21 +234,21 @@ func (s *sinkSuite) strangersProgress(t testing.TB, target Target, req connector
 	other := req
 	other.Lane = "other"
 	x := s.start(t, target, other)
-	s.committed(t, x, "asked by another lane", nil)
+	committed(t, x, "asked by another lane", nil)
 	x.end(t)
 	other = req
 	other.Pipeline = "other"
 	x = s.start(t, target, other)
-	s.committed(t, x, "asked by another pipeline", nil)
+	committed(t, x, "asked by another pipeline", nil)
 	x.end(t)
 	other = req
 	other.Run = "r2"
 	x = s.start(t, target, other)
-	s.committed(t, x, "asked by another run", &saved)
+	committed(t, x, "asked by another run", &saved)
 	x.end(t)
 }
 
-func (s *sinkSuite) mustCommit(t testing.TB, x *session, p record.Progress) {
+func mustCommit(t testing.TB, x *session, p record.Progress) {
 	t.Helper()
 	if err := x.settle(deadline(t), p); err != nil {
 		x.end(t)
@@ -255,7 +256,7 @@ func (s *sinkSuite) mustCommit(t testing.TB, x *session, p record.Progress) {
 	}
 }
 
-func (s *sinkSuite) committed(t testing.TB, x *session, when string, want *record.Progress) {
+func committed(t testing.TB, x *session, when string, want *record.Progress) {
 	t.Helper()
 	ps, ok := connector.As[connector.PositionStore](x.snk)
 	if !ok {
@@ -294,17 +295,17 @@ func (s *sinkSuite) fences(t testing.TB) {
 	x.write(t, a)
 	x.mustComplete(t, progress("r1", 1))
 	if stale != nil {
-		s.fenced(t, "an owner that was open before", stale, nil, late)
+		fenced(t, "an owner that was open before", stale, nil, late)
 	}
 	old := s.openConfig(t, target.Config())
-	s.fenced(t, "an owner that starts late", old, old.snk.Start(deadline(t), req(5)), late)
-	s.holds(t, target, "after late owners", a.Schema, a)
+	fenced(t, "an owner that starts late", old, old.snk.Start(deadline(t), req(5)), late)
+	holds(t, target, "after late owners", a.Schema, a)
 	x = s.start(t, target, req(6)) // the same owner goes on
 	x.end(t)
 }
 
 // fenced: Start, Write or the commit says so, at the latest.
-func (s *sinkSuite) fenced(t testing.TB, who string, x *session, err error, late *record.Batch) {
+func fenced(t testing.TB, who string, x *session, err error, late *record.Batch) {
 	t.Helper()
 	if err == nil {
 		err = x.offer(t, late)

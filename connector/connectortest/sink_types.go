@@ -20,7 +20,7 @@ func (s *sinkSuite) types(t testing.TB, mode connector.WriteMode) {
 	target := s.New(t)
 	cases, limits := s.offered(t, target)
 	schema := Schema("types", cases...)
-	first, second := s.typeRows(t, schema, cases, limits)
+	first, second := typeRows(schema, cases, limits)
 	x := s.start(t, target, request(mode))
 	x.write(t, first, Sliced(second))
 	x.mustComplete(t, progress("r1", 1))
@@ -83,8 +83,7 @@ func (s *sinkSuite) mapped(t testing.TB, m connector.Mapper, schema *record.Sche
 }
 
 // typeRows returns all values twice, in two batches; a value outside of its column's limits is null.
-func (s *sinkSuite) typeRows(t testing.TB, schema *record.Schema, cases []Case, limits map[string]connector.Limits) (first, second *record.Batch) {
-	t.Helper()
+func typeRows(schema *record.Schema, cases []Case, limits map[string]connector.Limits) (first, second *record.Batch) {
 	all := Batch("types", cases...)
 	rows := make([][]string, all.NumRows())
 	for i := range rows {
@@ -174,7 +173,7 @@ func (s *sinkSuite) readback(t testing.TB, target Target, mode connector.WriteMo
 		t.Errorf("starting the source that Readback hands out: %v", err)
 		return
 	}
-	s.same(t, "what the readback source delivers", want, g.drain(t, ctx, rowLimit(1_000), len(want)).plain())
+	same(t, "what the readback source delivers", want, g.drain(t, ctx, rowLimit(1_000), len(want)).plain())
 }
 
 // plain returns the rows without their datasets.
@@ -186,19 +185,23 @@ func (h *history) plain() []string {
 	return out
 }
 
-// names: any name of a dataset or a column works, and names that look alike are kept apart or refused, never mixed.
+// names proves cases C099, C100: any name of a dataset or a column works, and names that look alike are kept apart or refused, never mixed.
 func (s *sinkSuite) names(t testing.TB, mode connector.WriteMode) {
 	columns := []Case{
-		{Name: "user", Type: arrow.BinaryTypes.String, Values: []string{`"u"`}}, {Name: "Group", Type: arrow.BinaryTypes.String, Values: []string{`"G"`}},
-		{Name: "a b", Type: arrow.BinaryTypes.String, Values: []string{`"ab"`}}, {Name: `x"y`, Type: arrow.BinaryTypes.String, Values: []string{`"xy"`}},
-		{Name: "ünï", Type: arrow.BinaryTypes.String, Values: []string{`"u"`}}, {Name: "select", Type: arrow.BinaryTypes.String, Values: []string{`"s"`}},
-		{Name: "it's", Type: arrow.BinaryTypes.String, Values: []string{`"i"`}}, {Name: "%s", Type: arrow.BinaryTypes.String, Values: []string{`"p"`}},
+		{Name: "user", Type: arrow.BinaryTypes.String, Values: []string{`"u"`}},
+		{Name: "Group", Type: arrow.BinaryTypes.String, Values: []string{`"G"`}},
+		{Name: "a b", Type: arrow.BinaryTypes.String, Values: []string{`"ab"`}},
+		{Name: `x"y`, Type: arrow.BinaryTypes.String, Values: []string{`"xy"`}},
+		{Name: "ünï", Type: arrow.BinaryTypes.String, Values: []string{`"u"`}},
+		{Name: "select", Type: arrow.BinaryTypes.String, Values: []string{`"s"`}},
+		{Name: "it's", Type: arrow.BinaryTypes.String, Values: []string{`"i"`}},
+		{Name: "%s", Type: arrow.BinaryTypes.String, Values: []string{`"p"`}},
 	}
 	for _, name := range []string{"select", "a b", `x"y`, "ünï", "it's", "Order", "a.b", strings.Repeat("t", 63)} {
 		target := s.New(t)
 		b := Batch(record.JoinName(name), columns...)
 		s.load(t, target, request(mode), b)
-		s.holds(t, target, fmt.Sprintf("a dataset called %q", name), b.Schema, b)
+		holds(t, target, fmt.Sprintf("a dataset called %q", name), b.Schema, b)
 	}
 	if s.OneDataset {
 		return
@@ -226,8 +229,8 @@ func (s *sinkSuite) namePair(t testing.TB, mode connector.WriteMode, pair [2]str
 		}
 	}
 	x.mustComplete(t, progress("r1", 1))
-	s.holds(t, target, "two datasets in one run", one.Schema, one, more)
-	s.holds(t, target, "two datasets in one run", two.Schema, two, rest)
+	holds(t, target, "two datasets in one run", one.Schema, one, more)
+	holds(t, target, "two datasets in one run", two.Schema, two, rest)
 }
 
 // empty: a dataset without rows exists.
@@ -236,7 +239,7 @@ func (s *sinkSuite) empty(t testing.TB, mode connector.WriteMode) {
 	b := Batch("nothing", Pick("int32", "text", "list_int")...)
 	b.Rows = b.Rows.NewSlice(0, 0)
 	s.load(t, target, request(mode), b)
-	s.holds(t, target, "a dataset without rows", b.Schema)
+	holds(t, target, "a dataset without rows", b.Schema)
 }
 
 // rejects: refused rows are named exactly, and all others are written.
@@ -271,7 +274,7 @@ func (s *sinkSuite) rejects(t testing.TB) {
 	if err != nil {
 		t.Fatalf("Keep: %v", err)
 	}
-	s.holds(t, target, "after refused rows", b.Schema, good)
+	holds(t, target, "after refused rows", b.Schema, good)
 }
 
 // evolves: a column more, twice, and rows of both schemas.
@@ -296,10 +299,10 @@ func (s *sinkSuite) evolves(t testing.TB) {
 	}
 	x.write(t, BatchOf(to, []string{"2", `"b"`, "7"}))
 	x.mustComplete(t, progress("r1", 1))
-	s.holds(t, target, "after a column more", to, BatchOf(to, []string{"1", `"a"`, "null"}, []string{"2", `"b"`, "7"}))
+	holds(t, target, "after a column more", to, BatchOf(to, []string{"1", `"a"`, "null"}, []string{"2", `"b"`, "7"}))
 }
 
-// check is S23 for sinks.
+// check proves clause S23 for sinks.
 func (s *sinkSuite) check(t testing.TB) {
 	x := s.openConfig(t, s.New(t).Config())
 	defer x.end(t)
@@ -311,7 +314,7 @@ func (s *sinkSuite) check(t testing.TB) {
 	}
 }
 
-// close is S12: at every stage, twice, and nothing runs on.
+// close proves clause S12: at every stage, twice, and nothing runs on.
 func (s *sinkSuite) close(t testing.TB) {
 	stages := map[string]func(ctx context.Context, x *session){
 		"Open":  func(context.Context, *session) {},

@@ -115,7 +115,7 @@ func (s *sourceSuite) openConfig(t testing.TB, cfg connector.SourceConfig) *gene
 }
 
 // start opens a source and starts it.
-func (s *sourceSuite) start(t testing.TB, ctx context.Context, from record.Position, cuts ...record.Position) *generation { //nolint:revive // t first, as in all helpers
+func (s *sourceSuite) start(t testing.TB, ctx context.Context, from record.Position, cuts ...record.Position) *generation {
 	t.Helper()
 	g := s.open(t)
 	if err := g.src.Start(ctx, s.request(from, cuts...)); err != nil {
@@ -157,7 +157,7 @@ func (g *generation) end(t testing.TB) {
 }
 
 // read returns the next batch; nil and io.EOF at the end.
-func (g *generation) read(t testing.TB, ctx context.Context, want connector.Limit) (*record.Batch, error) { //nolint:revive // t first, as in all helpers
+func (g *generation) read(t testing.TB, ctx context.Context, want connector.Limit) (*record.Batch, error) {
 	t.Helper()
 	b, err := g.src.Read(ctx, want)
 	secrets(g.suite.Secrets).err(t, err)
@@ -242,7 +242,7 @@ func (h *history) byDataset() map[string][]string {
 }
 
 // drain reads until the end; a source without one until want rows have come.
-func (g *generation) drain(t testing.TB, ctx context.Context, limit func() connector.Limit, want int) *history { //nolint:revive // t first, as in all helpers
+func (g *generation) drain(t testing.TB, ctx context.Context, limit func() connector.Limit, want int) *history {
 	t.Helper()
 	h := new(history)
 	for g.suite.contract.Bounded || len(h.rows) < want {
@@ -263,7 +263,7 @@ func (g *generation) drain(t testing.TB, ctx context.Context, limit func() conne
 }
 
 // idle waits until there may be something to read.
-func (g *generation) idle(t testing.TB, ctx context.Context) { //nolint:revive // t first, as in all helpers
+func (g *generation) idle(t testing.TB, ctx context.Context) {
 	t.Helper()
 	var ready <-chan struct{}
 	if n, ok := connector.As[connector.Notifier](g.src); ok {
@@ -299,7 +299,9 @@ func rowLimit(n int) func() connector.Limit {
 	return func() connector.Limit { return connector.Limit{Rows: n, Bytes: 16 << 20} }
 }
 
-// pure is S15: contract and identity are functions of the configuration, and Open does nothing.
+// clause S15
+//
+// pure proves clause S15: contract and identity are functions of the configuration, and Open does nothing.
 func (s *sourceSuite) pure(t testing.TB) {
 	configs := map[string]connector.SourceConfig{"the configuration": s.New(t)}
 	if s.Unreachable != nil {
@@ -328,7 +330,7 @@ func (s *sourceSuite) pure(t testing.TB) {
 	}
 }
 
-// whole is S5 and the batches' shape: everything comes, every dataset has a batch, the end stays the end.
+// whole proves clause S5, and the batches' shape: everything comes, every dataset has a batch, the end stays the end.
 func (s *sourceSuite) whole(t testing.TB) {
 	ctx := deadline(t)
 	g := s.start(t, ctx, record.Position{})
@@ -375,7 +377,7 @@ func checkSchemas(t testing.TB, h *history) {
 	}
 }
 
-// wantedSize is S6.
+// wantedSize proves clause S6.
 func (s *sourceSuite) wantedSize(t testing.TB) {
 	for _, n := range []int{1, 3, 7} {
 		h := s.all(t, n)

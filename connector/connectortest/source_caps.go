@@ -14,7 +14,7 @@ import (
 	"github.com/leatdata/leat/record"
 )
 
-// discover is S24: what Discover says is what Read delivers; its patches select it; and it takes nothing away.
+// discover proves clause S24: what Discover says is what Read delivers; its patches select it; and it takes nothing away.
 func (s *sourceSuite) discover(t testing.TB) {
 	ctx := deadline(t)
 	g := s.open(t)
@@ -64,8 +64,8 @@ func (s *sourceSuite) checkDataset(t testing.TB, ds connector.Dataset, got *reco
 			t.Errorf("Discover lists %s, and Read delivered no batch of it", ds.Name)
 		}
 	case !ds.Schema.Columns.Equal(got.Columns) || !cmp.Equal(append([]int{}, ds.Schema.Key...), append([]int{}, got.Key...)):
-		t.Errorf("dataset %s: Discover says %s with key %v, Read delivers %s with key %v", ds.Name, ds.Schema.Columns, ds.Schema.Key, got.Columns,
-			got.Key)
+		t.Errorf("dataset %s: Discover says %s with key %v, Read delivers %s with key %v", ds.Name, ds.Schema.Columns,
+			ds.Schema.Key, got.Columns, got.Key)
 	}
 }
 
@@ -90,7 +90,7 @@ func (s *sourceSuite) checkPatch(t testing.TB, ds connector.Dataset) {
 	}
 }
 
-// check is S23: probes have names, and a fix where something is wrong; nothing is consumed.
+// check proves clause S23: probes have names, and a fix where something is wrong; nothing is consumed.
 func (s *sourceSuite) check(t testing.TB) {
 	ctx := deadline(t)
 	g := s.open(t)
@@ -124,7 +124,7 @@ func checkProbes(t testing.TB, hidden secrets, check func() ([]connector.Probe, 
 	}
 }
 
-// splits is S25: stable ids, and together the whole.
+// splits proves clause S25: stable ids, and together the whole.
 func (s *sourceSuite) splits(t testing.TB) {
 	ctx := deadline(t)
 	g := s.open(t)
@@ -202,7 +202,7 @@ func (s *sourceSuite) chunks(t testing.TB) {
 	s.sameMultiset(t, "the chunks together", all)
 }
 
-func planChunks(t testing.TB, ctx context.Context, sn connector.Snapshotter, dataset string, after json.RawMessage) []record.Chunk { //nolint:revive // t first, as in all helpers
+func planChunks(t testing.TB, ctx context.Context, sn connector.Snapshotter, dataset string, after json.RawMessage) []record.Chunk {
 	t.Helper()
 	var plan []record.Chunk
 	for c, err := range sn.PlanChunks(ctx, dataset, after, 64) {
@@ -222,7 +222,7 @@ func planChunks(t testing.TB, ctx context.Context, sn connector.Snapshotter, dat
 	return plan
 }
 
-func readChunk(t testing.TB, ctx context.Context, sn connector.Snapshotter, c record.Chunk) []string { //nolint:revive // t first, as in all helpers
+func readChunk(t testing.TB, ctx context.Context, sn connector.Snapshotter, c record.Chunk) []string {
 	t.Helper()
 	var rows []string
 	err := sn.ReadChunk(ctx, c, func(b *record.Batch) error {

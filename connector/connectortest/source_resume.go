@@ -18,7 +18,7 @@ import (
 // maxResumes bounds how many positions of one read are tried: beyond it they are picked evenly.
 const maxResumes = 60
 
-// resume is S7 and S8: a resume from every position that was delivered, those of empty batches included, delivers exactly what
+// resume proves clauses S7, S8: a resume from every position that was delivered, those of empty batches included, delivers exactly what
 // follows.
 func (s *sourceSuite) resume(t testing.TB) {
 	if s.contract.Replay == connector.NoReplay {
@@ -144,7 +144,7 @@ func (s *sourceSuite) cuts(t testing.TB) {
 	}
 }
 
-// positions: S14, and the order is the order of delivery.
+// positions proves clause S14, and that the order is the order of delivery.
 func (s *sourceSuite) positions(t testing.TB) {
 	g := s.open(t)
 	defer g.end(t)
@@ -197,7 +197,7 @@ func strangers(p record.Position) map[string]record.Position {
 	}
 }
 
-// refuse is S14 and S1: a position that can't be resumed from is refused by Start, and the failed Start leaves nothing.
+// refuse proves clauses S1, S14: a position that can't be resumed from is refused by Start, and the failed Start leaves nothing.
 func (s *sourceSuite) refuse(t testing.TB) {
 	if s.contract.Replay == connector.NoReplay {
 		return
@@ -231,7 +231,7 @@ func (s *sourceSuite) activity(t testing.TB) int {
 	return s.Activity(t)
 }
 
-// cancel is S9: a read that was cancelled, before it began or in its middle, loses nothing.
+// cancel proves clause S9: a read that was cancelled, before it began or in its middle, loses nothing.
 func (s *sourceSuite) cancel(t testing.TB) {
 	if s.contract.Replay != connector.Deterministic && !s.contract.CancelSafe {
 		return
@@ -305,7 +305,7 @@ func (c *countdown) Err() error {
 	return c.Context.Err() //nolint:wrapcheck // a context's own error
 }
 
-// close is S12: at every stage, twice, and nothing runs on.
+// close proves clause S12: at every stage, twice, and nothing runs on.
 func (s *sourceSuite) close(t testing.TB) {
 	stages := []struct {
 		name string
@@ -344,7 +344,7 @@ func (s *sourceSuite) close(t testing.TB) {
 	}
 }
 
-func (s *sourceSuite) mustStart(t testing.TB, ctx context.Context, g *generation) { //nolint:revive // t first, as in all helpers
+func (s *sourceSuite) mustStart(t testing.TB, ctx context.Context, g *generation) {
 	t.Helper()
 	if err := g.src.Start(ctx, s.request(record.Position{})); err != nil {
 		t.Errorf("Start: %v", err)

@@ -118,7 +118,11 @@ func sinkPromises(b *bytes.Buffer, c connector.SinkContract) {
 	for i, m := range c.Modes {
 		modes[i] = "`" + m.String() + "`"
 	}
-	rows := [][]string{{"With the defaults", ""}, {"write modes, the first is the default", strings.Join(modes, ", ")}, {"rows and progress", atomicity(c.Atomicity)}}
+	rows := [][]string{
+		{"With the defaults", ""},
+		{"write modes, the first is the default", strings.Join(modes, ", ")},
+		{"rows and progress", atomicity(c.Atomicity)},
+	}
 	if c.Durable {
 		rows = append(rows, []string{"what was flushed", "survives loss of power"})
 	}
@@ -177,8 +181,8 @@ func types(b *bytes.Buffer, rules []connector.TypeRule) {
 		return
 	}
 	b.WriteString("\n## Types\n\n" +
-		"Exact: every value comes out as it went in. Checked: every value within the limits does, and one outside is refused, or handled as\n" +
-		"the pipeline says, never changed quietly. Inexact: refused before anything is written, unless the pipeline declares what to do.\n")
+		"Exact: every value comes out as it went in. Checked: every value within the limits does, and one outside is refused, or\n" +
+		"handled as the pipeline says, never changed quietly. Inexact: refused before anything is written, unless the pipeline declares what to do.\n")
 	part := func(title, left, right string, in func(connector.TypeRule) bool, cells func(connector.TypeRule) (string, string)) {
 		rows := [][]string{{left, right, "Fidelity", "Note"}}
 		for _, r := range rules {

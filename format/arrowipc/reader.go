@@ -115,8 +115,8 @@ func (r *Reader) setSchema(s *arrow.Schema, dataset string) error {
 		t, err := arrowtype.Normal(fields[i].Type)
 		if err != nil {
 			return &connector.Error{
-				Class: connector.ClassPermanent, Code: "arrow.type", Doing: "reading Arrow IPC", Dataset: dataset, Column: fields[i].Name, Err: err,
-				Hint: "leave the column out with --columns",
+				Class: connector.ClassPermanent, Code: "arrow.type", Doing: "reading Arrow IPC", Dataset: dataset, Column: fields[i].Name,
+				Err: err, Hint: "leave the column out with --columns",
 			}
 		}
 		fields[i].Type, r.types[i] = t, t
@@ -180,8 +180,7 @@ func (r *Reader) step(doing string, f func() error) error {
 		if err == nil || errors.Is(err, io.EOF) {
 			return err
 		}
-		var e *connector.Error
-		if errors.As(err, &e) {
+		if _, ok := errors.AsType[*connector.Error](err); ok {
 			return err
 		}
 		return arrowtype.Damaged(codeDamaged, fmt.Sprintf("%s behind row %d", doing, r.rows), err)

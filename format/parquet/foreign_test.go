@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "rewrite the expected rows")
 // Files of other programs: dictionaries, 64-bit offsets, views, half floats, lists of fixed size, durations, zones, INT96, both
 // versions of pages, Parquet's INTERVAL, ENUM and JSON.
 //
-// case C017
+// case C017.
 func TestFilesOfOtherPrograms(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.parquet")
 	if err != nil || len(files) == 0 {

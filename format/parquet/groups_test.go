@@ -10,6 +10,8 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -58,7 +60,7 @@ func TestSkip(t *testing.T) {
 	}
 }
 
-// case C091
+// case C091.
 func TestFileWithoutRows(t *testing.T) {
 	b := connectortest.Batch("all", fitting()...)
 	r, err := open(write(t, parquet.Options{}, b.Schema))
@@ -92,7 +94,7 @@ func foreign(t *testing.T, s *arrow.Schema, batches ...arrow.RecordBatch) []byte
 	return buf.Bytes()
 }
 
-// case C091
+// case C091.
 func TestRowGroupsWithoutRows(t *testing.T) {
 	b := connectortest.Batch("all", connectortest.Pick("text", "list_int", "struct", "decimal_20_4")...)
 	none, five := b.Rows.NewSlice(0, 0), b.Rows.NewSlice(2, 7)
@@ -127,7 +129,10 @@ func decimals(t *testing.T, typ pq.Type, width int, precision, scale int32, valu
 	}
 	var buf bytes.Buffer
 	w := file.NewParquetWriter(&buf, root)
-	rg := w.AppendRowGroup()
+	rg, err := w.AppendRowGroupChecked()
+	if err != nil {
+		t.Fatal(err)
+	}
 	cw, err := rg.NextColumn()
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +173,7 @@ func twosComplement(v *big.Int, n int) []byte {
 	return v.FillBytes(make([]byte, n))
 }
 
-// case C003, case C004
+// case C003, case C004.
 func TestDecimalsOfEveryPhysicalType(t *testing.T) {
 	small := []string{"0", "1", "-1", "-256", "-65536", "256", "999999999", "-999999999", "-25600"}
 	long := append([]string{"-2560000", "-655360000", "99999999999999999", "-99999999999999999"}, small...)
@@ -198,7 +203,7 @@ func TestDecimalsOfEveryPhysicalType(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, v := range c.values {
-				n, _ := new(big.Rat).SetString(v + "e-" + fmt.Sprint(c.scale))
+				n, _ := new(big.Rat).SetString(v + "e-" + strconv.Itoa(int(c.scale)))
 				if got := string(record.AppendText(nil, b.Rows.Column(0), i)); got != n.FloatString(int(c.scale)) {
 					t.Errorf("unscaled %s is %s", v, got)
 				}
@@ -207,7 +212,7 @@ func TestDecimalsOfEveryPhysicalType(t *testing.T) {
 	}
 }
 
-// case C004
+// case C004.
 func TestDecimalsAreWrittenExactly(t *testing.T) {
 	c := connectortest.Case{Name: "d", Type: &arrow.Decimal128Type{Precision: 20, Scale: 4}, Values: []string{
 		"-256.0000", "-65536.0000", "-0.0001", "0.0000", "9999999999999999.9999", "-9999999999999999.9999", "-200000.0000", "null",
@@ -222,7 +227,7 @@ func TestDecimalsAreWrittenExactly(t *testing.T) {
 	}
 }
 
-// case C092
+// case C092.
 func TestNullListsAreNoEmptyLists(t *testing.T) {
 	b := connectortest.Batch("all", connectortest.Pick("list_int", "list_nested", "list_struct", "struct_nested", "map", "array_int", "list_text")...)
 	r, err := open(write(t, parquet.Options{GroupRows: 3}, b.Schema, b))
@@ -244,7 +249,7 @@ func TestNullListsAreNoEmptyLists(t *testing.T) {
 	}
 }
 
-// case C017
+// case C017.
 func TestTimestampsKeepUnitAndZone(t *testing.T) {
 	for _, unit := range []arrow.TimeUnit{arrow.Millisecond, arrow.Microsecond, arrow.Nanosecond} {
 		for _, zone := range []string{"", "UTC", "Europe/Berlin"} {
@@ -307,12 +312,7 @@ func TestOutsideOfLimitsIsRefused(t *testing.T) {
 }
 
 func contains(list []string, s string) bool {
-	for _, l := range list {
-		if l == s {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(list, s)
 }
 
 // Random columns, sizes, row groups and cuts.
@@ -415,8 +415,8 @@ func noise(r *rand.Rand, rows, bytesEach int) *record.Batch {
 		for j := 0; j+8 <= len(raw); j += 8 {
 			binary.LittleEndian.PutUint64(raw[j:], r.Uint64())
 		}
-		rb.Field(0).(*array.Int64Builder).Append(int64(i))
-		rb.Field(1).(*array.StringBuilder).Append(base64.StdEncoding.EncodeToString(raw))
+		rb.Field(0).(*array.Int64Builder).Append(int64(i))                                //nolint:forcetypeassert // by construction
+		rb.Field(1).(*array.StringBuilder).Append(base64.StdEncoding.EncodeToString(raw)) //nolint:forcetypeassert // by construction
 	}
 	return &record.Batch{Schema: s, Rows: rb.NewRecordBatch()}
 }
@@ -437,7 +437,7 @@ func peak(f func(sample func())) uint64 {
 
 // Memory does not grow with rows, and not with values that do not compress: row groups end by bytes.
 //
-// case C069
+// case C069.
 func TestWriterMemoryIsBounded(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	const groupBytes = 8 << 20

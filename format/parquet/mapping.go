@@ -68,7 +68,8 @@ func stored(dt arrow.DataType) storage {
 	case record.UUID, record.JSON:
 		return storage{arrow: dt, native: strings.ToUpper(t.Kind.String())}
 	case record.Duration:
-		return storage{arrow: arrow.PrimitiveTypes.Int64, native: "INT64", why: []string{fmt.Sprintf("other readers see a count of %s", t.Unit)}}
+		why := fmt.Sprintf("other readers see a count of %s", t.Unit)
+		return storage{arrow: arrow.PrimitiveTypes.Int64, native: "INT64", why: []string{why}}
 	case record.Date:
 		return storedDate(t)
 	case record.Time:
@@ -90,7 +91,7 @@ func stored(dt arrow.DataType) storage {
 }
 
 func plainName(k record.Kind) string {
-	switch k { //nolint:exhaustive // the types with parameters have names of their own
+	switch k {
 	case record.Bool:
 		return "BOOLEAN"
 	case record.Float32:

@@ -63,7 +63,8 @@ func NewReader(r io.ReaderAt, size int64, dataset string) (*Reader, error) {
 			return notParquet(err)
 		}
 		hints := out.cutHints(dataset)
-		if out.arrow, err = pqarrow.NewFileReader(out.file, pqarrow.ArrowReadProperties{BatchSize: batchRows}, memory.DefaultAllocator); err != nil {
+		arrowProps := pqarrow.ArrowReadProperties{BatchSize: batchRows}
+		if out.arrow, err = pqarrow.NewFileReader(out.file, arrowProps, memory.DefaultAllocator); err != nil {
 			return notParquet(err)
 		}
 		return out.setSchema(dataset, hints)
@@ -135,8 +136,8 @@ func (r *Reader) setSchema(dataset string, h hints) error {
 		t, err := natural(sf, r.file.MetaData().Schema)
 		if err != nil {
 			return &connector.Error{
-				Class: connector.ClassPermanent, Code: "parquet.type", Doing: "reading Parquet", Dataset: dataset, Column: sf.Field.Name, Err: err,
-				Hint: "leave the column out with --columns",
+				Class: connector.ClassPermanent, Code: "parquet.type", Doing: "reading Parquet", Dataset: dataset, Column: sf.Field.Name,
+				Err: err, Hint: "leave the column out with --columns",
 			}
 		}
 		fields[i] = arrow.Field{Name: sf.Field.Name, Type: t, Nullable: sf.Field.Nullable}
@@ -265,7 +266,8 @@ func (r *Reader) nextGroup() error {
 			}
 		}
 		r.arrow.Props.BatchSize = max(1, min(batchRows, batchBytes/max(1, meta.TotalByteSize()/n)))
-		open, err := r.arrow.GetRecordReader(context.TODO(), nil, []int{r.group})
+		ctx := context.Background() //nolint:forbidigo // an io.ReaderAt can't be cancelled
+		open, err := r.arrow.GetRecordReader(ctx, nil, []int{r.group})
 		if err != nil {
 			return fmt.Errorf("row group %d: %w", r.group, err)
 		}

@@ -74,7 +74,7 @@ func fitting() []connectortest.Case {
 
 // Every value of the vocabulary comes out as it went in, from whole arrays and from windows, with every codec.
 //
-// case C006, case C016, case C017
+// case C006, case C016, case C017.
 func TestRoundTrip(t *testing.T) {
 	b := connectortest.Batch("all", fitting()...)
 	if n := b.Rows.NumCols() - 1; int(n) != len(connectortest.Cases()) {

@@ -184,7 +184,8 @@ func (w *Writer) writeRows(rows arrow.RecordBatch) error {
 		if err != nil {
 			return &connector.Error{
 				Class: connector.ClassPermanent, Code: "parquet.value", Doing: "writing Parquet", Dataset: w.schema.Dataset,
-				Column: rows.ColumnName(i), Err: err, Hint: "leat check shows what the file can hold; write the column as text to keep all values",
+				Column: rows.ColumnName(i), Err: err,
+				Hint: "leat check shows what the file can hold; write the column as text to keep all values",
 			}
 		}
 		cols[i] = c

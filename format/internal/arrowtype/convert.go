@@ -82,7 +82,7 @@ func take(values, indices arrow.Array) (arrow.Array, error) {
 		}
 		return array.NewExtensionArrayWithStorage(ext.ExtensionType(), st), nil
 	}
-	out, err := compute.TakeArray(context.TODO(), values, indices)
+	out, err := compute.TakeArray(context.Background(), values, indices) //nolint:forbidigo // it never waits
 	if err != nil {
 		return nil, fmt.Errorf("decoding a dictionary of %s: %w", values.DataType(), err)
 	}
@@ -118,9 +118,7 @@ func toExtension(arr arrow.Array, to arrow.ExtensionType) (arrow.Array, error) {
 	switch {
 	case t.Kind == record.Array && arr.DataType().ID() == arrow.LIST:
 		return toArray(arr, to, t)
-	case t.Kind == record.Interval && arr.DataType().ID() != arrow.FIXED_SIZE_BINARY:
-		storage, err = toInterval(arr, to.StorageType())
-	case t.Kind == record.Interval && arr.DataType().(*arrow.FixedSizeBinaryType).ByteWidth == parquetInterval: //nolint:forcetypeassert // by its id
+	case t.Kind == record.Interval && !arrow.TypeEqual(arr.DataType(), to.StorageType()):
 		storage, err = toInterval(arr, to.StorageType())
 	default:
 		storage, err = Convert(arr, to.StorageType())
@@ -425,6 +423,9 @@ func intervalsOf(arr arrow.Array) (func(i int) (record.IntervalValue, error), er
 			return record.IntervalValue{Months: v.Months, Days: v.Days, Micros: v.Nanoseconds / int64(time.Microsecond)}, nil
 		}, nil
 	case *array.FixedSizeBinary:
+		if a.DataType().(*arrow.FixedSizeBinaryType).ByteWidth != parquetInterval { //nolint:forcetypeassert // by its type
+			break
+		}
 		return func(i int) (record.IntervalValue, error) { return fromParquetInterval(a.Value(i)) }, nil
 	}
 	return nil, unsupported(arr, record.IntervalType())

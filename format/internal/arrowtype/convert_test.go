@@ -61,10 +61,14 @@ func TestForeignTypes(t *testing.T) {
 		{arrow.LargeListOf(arrow.BinaryTypes.LargeString), "list<string>", `[["a",null],null,[],["b"]]`, ``},
 		{arrow.FixedSizeListOf(2, arrow.PrimitiveTypes.Int32), "list<int32>", `[[1,2],null,[3,null],[5,6]]`, ``},
 		{arrow.ListViewOf(arrow.PrimitiveTypes.Int32), "list<int32>", `[[1,2],null,[],[5]]`, ``},
-		{arrow.StructOf(item(dict), arrow.Field{Name: "n", Type: arrow.BinaryTypes.LargeString, Nullable: true}), "struct<item: string, n: string>",
-			`[{"item":"a","n":null},null,{"item":null,"n":"x"},{"item":"b","n":"y"}]`, ``},
-		{arrow.MapOf(arrow.BinaryTypes.LargeString, arrow.BinaryTypes.LargeString), "map<string, string>",
-			`[[{"key":"a","value":"b"}],null,[],[{"key":"c","value":null}]]`, `[[["a","b"]],null,[],[["c",null]]]`},
+		{
+			arrow.StructOf(item(dict), arrow.Field{Name: "n", Type: arrow.BinaryTypes.LargeString, Nullable: true}), "struct<item: string, n: string>",
+			`[{"item":"a","n":null},null,{"item":null,"n":"x"},{"item":"b","n":"y"}]`, ``,
+		},
+		{
+			arrow.MapOf(arrow.BinaryTypes.LargeString, arrow.BinaryTypes.LargeString), "map<string, string>",
+			`[[{"key":"a","value":"b"}],null,[],[{"key":"c","value":null}]]`, `[[["a","b"]],null,[],[["c",null]]]`,
+		},
 		{arrow.Null, "string", `[null,null,null,null]`, ``},
 	} {
 		to, err := Normal(c.from)

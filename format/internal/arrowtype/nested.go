@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -246,15 +247,16 @@ func fromArray(arr array.ExtensionArray, to *arrow.ListType) (arrow.Array, error
 	for d := range offsets {
 		offsets[d] = []int32{0}
 	}
-	r := ranges{Array: arr, values: arr.Storage().(*array.Struct).Field(2).(*array.List).ListValues()} //nolint:forcetypeassert // checked by TypeOf
+	st := arr.Storage().(*array.Struct)                                     //nolint:forcetypeassert // checked by TypeOf
+	r := ranges{Array: arr, values: st.Field(2).(*array.List).ListValues()} //nolint:forcetypeassert // checked by TypeOf
 	for i := range arr.Len() {
 		v := record.ArrayValue{}
 		if arr.IsValid(i) {
 			v = record.ArrayOf(arr, i)
 		}
 		if len(v.Dims) > 0 && (len(v.Dims) != len(types) || !v.DefaultBounds()) {
-			return nil, fmt.Errorf("row %d: an array with the dimensions %v and the lower bounds %v, want %d dimensions from 1 on", i, v.Dims, v.Lower,
-				len(types))
+			return nil, fmt.Errorf("row %d: an array with the dimensions %v and the lower bounds %v, want %d dimensions from 1 on",
+				i, v.Dims, v.Lower, len(types))
 		}
 		r.from, r.to = append(r.from, int64(v.From)), append(r.to, int64(v.To))
 		addShape(offsets, v.Dims)
@@ -267,14 +269,14 @@ func fromArray(arr array.ExtensionArray, to *arrow.ListType) (arrow.Array, error
 	if err != nil {
 		return nil, fmt.Errorf("element: %w", err)
 	}
-	for d := len(types) - 1; d >= 0; d-- {
+	for d, t := range slices.Backward(types) {
 		n := len(offsets[d]) - 1
 		buffers := []*memory.Buffer{nil, memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(offsets[d]))}
 		nulls := 0
 		if d == 0 {
 			buffers[0], nulls = validity(arr), arr.NullN()
 		}
-		values = array.MakeFromData(array.NewData(types[d], n, buffers, []arrow.ArrayData{values.Data()}, nulls, 0))
+		values = array.MakeFromData(array.NewData(t, n, buffers, []arrow.ArrayData{values.Data()}, nulls, 0))
 	}
 	return values, nil
 }

@@ -31,9 +31,7 @@ func plain(d arrow.ArrayData) arrow.ArrayData {
 	}
 	children := d.Children()
 	out := make([]arrow.ArrayData, len(children))
-	for i, c := range children {
-		out[i] = c
-	}
+	copy(out, children)
 	descend := func() {
 		for i, c := range children {
 			out[i] = plain(c)
