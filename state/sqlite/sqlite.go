@@ -8,10 +8,11 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/leatdata/leat/connector"
-	"github.com/leatdata/leat/state"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/state"
 )
 
 const (

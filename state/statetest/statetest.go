@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/leatdata/leat/record"
 	"github.com/leatdata/leat/state"
 )
@@ -90,6 +91,7 @@ func Expect(t *testing.T, s state.Store, want state.Record, version state.Versio
 }
 
 func roundTrip(t *testing.T, open Open) {
+	t.Helper()
 	s := use(t, open)
 	if _, _, err := s.Load(t.Context(), "orders"); !errors.Is(err, state.ErrNotFound) {
 		t.Errorf("loading what is not there: %v", err)
@@ -109,6 +111,7 @@ func roundTrip(t *testing.T, open Open) {
 }
 
 func compareAndSet(t *testing.T, open Open) {
+	t.Helper()
 	s := use(t, open)
 	r := Sample("orders")
 	if _, err := s.Save(t.Context(), r, 5); !errors.Is(err, state.ErrConflict) {
@@ -139,6 +142,7 @@ func compareAndSet(t *testing.T, open Open) {
 }
 
 func versionsAreNotReused(t *testing.T, open Open) {
+	t.Helper()
 	s := use(t, open)
 	r := Sample("orders")
 	old := save(t, s, r, 0)
@@ -161,6 +165,7 @@ func versionsAreNotReused(t *testing.T, open Open) {
 }
 
 func list(t *testing.T, open Open) {
+	t.Helper()
 	s := use(t, open)
 	var want []state.Record
 	for _, n := range []string{"Orders", "b", "orders", "orders-2", "orders.2"} {
@@ -179,6 +184,7 @@ func list(t *testing.T, open Open) {
 }
 
 func names(t *testing.T, open Open) {
+	t.Helper()
 	s := use(t, open)
 	long := strings.Repeat("n", state.MaxName)
 	versions := map[string]state.Version{}
@@ -199,6 +205,7 @@ func names(t *testing.T, open Open) {
 }
 
 func twoProcesses(t *testing.T, open Open) {
+	t.Helper()
 	a, b := use(t, open), use(t, open)
 	r := Sample("orders")
 	v := save(t, a, r, 0)
@@ -213,6 +220,7 @@ func twoProcesses(t *testing.T, open Open) {
 
 // concurrentOwners lets several owners in several stores take turns: no turn may be lost.
 func concurrentOwners(t *testing.T, open Open) {
+	t.Helper()
 	const owners, turns = 4, 10
 	first := use(t, open)
 	r := Sample("orders")
@@ -248,6 +256,7 @@ func concurrentOwners(t *testing.T, open Open) {
 }
 
 func endedContext(t *testing.T, open Open) {
+	t.Helper()
 	s := use(t, open)
 	r := Sample("orders")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -264,6 +273,7 @@ func endedContext(t *testing.T, open Open) {
 }
 
 func closedStore(t *testing.T, open Open) {
+	t.Helper()
 	s := open(t)
 	for range 2 {
 		if err := s.Close(); err != nil {
