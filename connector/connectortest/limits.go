@@ -94,6 +94,9 @@ func fitsScalar(l connector.Limits, t record.Type, arr arrow.Array, i int) bool 
 		if infinite {
 			return !l.NoInfinity
 		}
+		if l.NoMinusZero && text == "-0" {
+			return false
+		}
 		return l.Precision == 0 || fitsDigits(l, text)
 	case t.Kind == record.Date, t.Kind == record.Time, t.Kind == record.Timestamp:
 		if t.Infinite && infinite {
