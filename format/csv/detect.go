@@ -30,7 +30,7 @@ func cutsEvenly(sample []byte, whole bool, d Dialect) bool {
 		return false
 	}
 	s := newScanner(bytes.NewReader(sample), checked)
-	s.skipBOM()
+	s.SkipBOM()
 	fields := 0
 	for range detectRows {
 		ok, err := s.next()

@@ -42,7 +42,7 @@ func Rename(header []string) []string {
 // header finds the column names: from the first row, from what was given, or by counting the fields of the first row, which then
 // stays to be read. io.EOF: the input has no row.
 func (s *scanner) header(hasHeader bool, given []string) ([]string, error) {
-	s.skipBOM()
+	s.SkipBOM()
 	if given != nil && !hasHeader {
 		s.skipBlank = len(given) > 1
 		return given, nil
@@ -78,7 +78,7 @@ func (s *scanner) notUTF8() error {
 	at := s.invalid()
 	return &connector.Error{
 		Class: connector.ClassPermanent, Code: "csv.encoding", Hint: encodingHint,
-		Err: fmt.Errorf("line %d (byte %d): byte %#02x is not valid UTF-8", s.line()+countLines(s.row()[:at]), s.offset()+int64(at), s.row()[at]),
+		Err: fmt.Errorf("line %d (byte %d): byte %#02x is not valid UTF-8", s.line()+countLines(s.row()[:at]), s.Offset()+int64(at), s.row()[at]),
 	}
 }
 

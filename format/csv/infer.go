@@ -67,7 +67,7 @@ func (i *Inference) Scan(r io.Reader, limit int64) (whole bool, err error) {
 	switch {
 	case errors.Is(err, io.EOF):
 		return !cut(), nil
-	case err != nil && cut() && s.eof:
+	case err != nil && cut() && s.EOF:
 		return false, &connector.Error{
 			Class: connector.ClassPermanent, Code: "csv.header", Err: fmt.Errorf("the first row does not end within %d bytes", limit),
 			Hint: "is it a CSV file? If it is, a quote may be left open in its header",
@@ -84,7 +84,7 @@ func (i *Inference) Scan(r io.Reader, limit int64) (whole bool, err error) {
 	for {
 		ok, err := s.next()
 		if err != nil {
-			if cut() && s.eof {
+			if cut() && s.EOF {
 				return false, nil
 			}
 			return false, err

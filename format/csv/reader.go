@@ -124,7 +124,7 @@ func (r *Reader) Columns() []string { return r.file }
 
 // Offset returns where the reader stands, see format.Reader.
 func (r *Reader) Offset() format.Offset {
-	return format.Offset{Rows: r.rows, Bytes: r.s.offset(), Lines: r.s.lines}
+	return format.Offset{Rows: r.rows, Bytes: r.s.Offset(), Lines: r.s.lines}
 }
 
 // Close releases nothing: the caller closes the input.
@@ -152,14 +152,17 @@ func (r *Reader) Skip(n int64) error {
 // Resume goes to an offset that a reader of the same input returned: by a seek where the input is an io.Seeker, else over the rows.
 // Before the first Next only.
 func (r *Reader) Resume(at format.Offset) error {
-	seeker, ok := r.s.src.(io.Seeker)
-	if !ok || at.Bytes == 0 {
+	sought := false
+	if at.Bytes > 0 {
+		var err error
+		if sought, err = r.s.SeekTo(at.Bytes); err != nil {
+			return fmt.Errorf("going to byte %d: %w", at.Bytes, err)
+		}
+	}
+	if !sought {
 		return r.Skip(at.Rows - r.rows)
 	}
-	if _, err := seeker.Seek(at.Bytes, io.SeekStart); err != nil {
-		return fmt.Errorf("going to byte %d: %w", at.Bytes, err)
-	}
-	r.s.reset(at.Bytes, at.Lines)
+	r.s.lines, r.s.size = at.Lines, 0
 	r.rows = at.Rows
 	if errors.Is(r.failed, io.EOF) {
 		r.failed = nil
@@ -177,8 +180,8 @@ func (r *Reader) Next(want format.Want) (*record.Batch, error) {
 	if want.Rows <= 0 {
 		want.Rows = max(r.o.BatchHint, batchRows)
 	}
-	from, n := r.s.offset(), 0
-	for n+len(r.rejects) < want.Rows && (want.Bytes <= 0 || r.s.offset()-from < want.Bytes) {
+	from, n := r.s.Offset(), 0
+	for n+len(r.rejects) < want.Rows && (want.Bytes <= 0 || r.s.Offset()-from < want.Bytes) {
 		ok, err := r.s.next()
 		if err == nil && !ok {
 			err = io.EOF
@@ -202,7 +205,7 @@ func (r *Reader) Next(want format.Want) (*record.Batch, error) {
 	if n+len(r.rejects) == 0 {
 		return nil, r.failed
 	}
-	return r.batch(n, r.s.offset()-from)
+	return r.batch(n, r.s.Offset()-from)
 }
 
 func (r *Reader) full() bool {
@@ -236,7 +239,7 @@ func (r *Reader) batch(n int, size int64) (*record.Batch, error) {
 func (r *Reader) row(n int) (bool, error) {
 	switch {
 	case r.s.problem != "":
-		at := r.s.offset() + int64(r.s.problemAt)
+		at := r.s.Offset() + int64(r.s.problemAt)
 		r.reject(record.Reject{Offset: at, Class: "bad_syntax", Message: r.s.problem + ": " + "want a delimiter or a line end there"})
 		return false, nil
 	case r.s.invalid() >= 0:
@@ -295,11 +298,11 @@ func (r *Reader) ragged() error {
 	if !r.o.SetAside {
 		return &connector.Error{
 			Class: connector.ClassPermanent, Code: "csv.ragged",
-			Err:  fmt.Errorf("line %d (byte %d): %s", r.s.line(), r.s.offset(), text),
+			Err:  fmt.Errorf("line %d (byte %d): %s", r.s.line(), r.s.Offset(), text),
 			Hint: "correct that line, or say ragged=reject to set such rows aside",
 		}
 	}
-	r.reject(record.Reject{Offset: r.s.offset(), Class: "bad_syntax", Message: text})
+	r.reject(record.Reject{Offset: r.s.Offset(), Class: "bad_syntax", Message: text})
 	return nil
 }
 
@@ -324,7 +327,7 @@ func (r *Reader) rejectValue(col int, f field, value []byte, why error) {
 		}
 	}
 	r.reject(record.Reject{
-		Offset: r.s.offset() + int64(f.start), Column: name, Value: shown(value), Class: "bad_value", Message: message,
+		Offset: r.s.Offset() + int64(f.start), Column: name, Value: shown(value), Class: "bad_value", Message: message,
 	})
 }
 
@@ -338,7 +341,7 @@ func (r *Reader) rejectEncoding() {
 		}
 	}
 	r.reject(record.Reject{
-		Offset: r.s.offset() + int64(at), Column: column, Class: "bad_encoding",
+		Offset: r.s.Offset() + int64(at), Column: column, Class: "bad_encoding",
 		Message: fmt.Sprintf("byte %#02x is not valid UTF-8; %s", row[at], encodingHint),
 	})
 }

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"unicode/utf8"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/format/internal/input"
 )
 
 // field is where a field stands, in bytes behind the row's first, without its quotes.
@@ -20,18 +20,10 @@ type field struct {
 // scanner cuts an input into rows and fields. It is a state machine on bytes that stops where the buffer ends and goes on there, so
 // that its outcome does not depend on how the input arrives, and a huge field is looked at once.
 type scanner struct {
-	src  io.Reader
+	input.Window
+
 	d    dialect
 	stop [256]bool // first byte of the delimiter, and line ends
-
-	buf     []byte
-	pos     int   // the row's first byte
-	end     int   // behind what was read
-	base    int64 // offset of buf[0] in the input
-	eof     bool
-	err     error // of src, once everything before it was handed out
-	checked int   // valid UTF-8 up to here
-	bad     int   // first byte that is no UTF-8; -1: none found
 
 	lines     int64 // line ends in front of pos
 	fields    []field
@@ -44,152 +36,50 @@ type scanner struct {
 	scratch   []byte
 }
 
-// bufferSize is how much is read at once.
-const bufferSize = 256 << 10
-
 func newScanner(src io.Reader, d dialect) *scanner {
-	s := &scanner{src: src, d: d, bad: -1, skipBlank: true, buf: make([]byte, bufferSize)}
+	s := &scanner{Window: input.New(src, d.maxRow), d: d, skipBlank: true}
 	s.stop['\n'], s.stop['\r'], s.stop[d.delimiter[0]] = true, true, true
 	return s
 }
-
-// reset forgets what was read and goes on with src at the given place.
-func (s *scanner) reset(offset, lines int64) {
-	s.pos, s.end, s.base, s.lines = 0, 0, offset, lines
-	s.eof, s.err, s.checked, s.bad = false, nil, 0, -1
-}
-
-// bom is a byte order mark in UTF-8.
-const bom = "\xef\xbb\xbf"
-
-// skipBOM goes over a byte order mark at the very beginning.
-func (s *scanner) skipBOM() {
-	for s.end < len(bom) && s.more() {
-	}
-	if bytes.HasPrefix(s.buf[:s.end], []byte(bom)) {
-		s.pos = len(bom)
-	}
-}
-
-// offset returns where the current row begins.
-func (s *scanner) offset() int64 { return s.base + int64(s.pos) }
 
 // line returns the number of the row's first line, from 1.
 func (s *scanner) line() int64 { return s.lines + 1 }
 
 // row returns the current row with its line end.
-func (s *scanner) row() []byte { return s.buf[s.pos : s.pos+s.size] }
+func (s *scanner) row() []byte { return s.Buf[s.Pos : s.Pos+s.size] }
 
 // consume goes behind the current row.
 func (s *scanner) consume() {
-	s.pos += s.size
+	s.Advance(s.size)
 	s.lines += s.rowLines
 	s.size = 0
-	if s.bad >= 0 && s.bad < s.pos {
-		s.bad, s.checked = -1, s.pos
-		s.validate()
-	}
 }
 
-// more reads on. It is false at the end of the input and after an error. The row moves to the front of the buffer.
-func (s *scanner) more() bool {
-	if s.eof || s.err != nil {
-		return false
-	}
-	if s.pos > 0 {
-		copy(s.buf, s.buf[s.pos:s.end])
-		s.base += int64(s.pos)
-		s.end -= s.pos
-		s.checked -= s.pos
-		if s.bad >= 0 {
-			s.bad -= s.pos
-		}
-		s.pos = 0
-	}
-	if int64(s.end) >= s.d.maxRow {
-		s.err = s.failure("csv.row_too_long", fmt.Errorf("the row is longer than %d bytes", s.d.maxRow),
+// fault is why there is no next row: nil at the end of the input.
+func (s *scanner) fault() error {
+	if errors.Is(s.Err, input.ErrTooLong) {
+		return s.failure("csv.row_too_long", fmt.Errorf("the row is longer than %d bytes", s.d.maxRow),
 			"a quote that was never closed makes such rows; if they are right, raise max_line")
-		return false
 	}
-	if s.end == len(s.buf) {
-		s.buf = append(s.buf, make([]byte, len(s.buf))...)
-	}
-	for range maxEmptyReads {
-		n, err := s.src.Read(s.buf[s.end:])
-		s.end += n
-		s.eof = errors.Is(err, io.EOF)
-		if err != nil && !s.eof {
-			s.err = err
-		}
-		if n > 0 || err != nil {
-			s.validate()
-			return n > 0
-		}
-	}
-	s.err = io.ErrNoProgress
-	return false
-}
-
-const maxEmptyReads = 100
-
-// validate looks for bytes that are no UTF-8 up to the end of the buffer or the first of them. A character that may go on behind the
-// buffer is left for later.
-func (s *scanner) validate() {
-	if s.bad >= 0 {
-		return
-	}
-	end := s.end
-	if !s.eof {
-		end -= incomplete(s.buf[s.checked:s.end])
-	}
-	rest := s.buf[s.checked:end]
-	if utf8.Valid(rest) {
-		s.checked = end
-		return
-	}
-	for i := 0; i < len(rest); {
-		if rest[i] < utf8.RuneSelf {
-			i++
-			continue
-		}
-		r, n := utf8.DecodeRune(rest[i:])
-		if r == utf8.RuneError && n == 1 {
-			s.bad = s.checked + i
-			return
-		}
-		i += n
-	}
-}
-
-// incomplete returns how many bytes at the end are the beginning of a longer character.
-func incomplete(b []byte) int {
-	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
-		if utf8.RuneStart(b[len(b)-n]) {
-			if utf8.FullRune(b[len(b)-n:]) {
-				return 0
-			}
-			return n
-		}
-	}
-	return 0
+	return s.Err
 }
 
 // next finds the next row; false: there is none, or an error.
 func (s *scanner) next() (bool, error) {
 	for {
-		if s.pos == s.end && !s.more() {
-			return false, s.err
+		if s.Pos == s.End && !s.More() {
+			return false, s.fault()
 		}
 		switch {
-		case s.skipBlank && (s.buf[s.pos] == '\n' || s.buf[s.pos] == '\r'):
+		case s.skipBlank && (s.Buf[s.Pos] == '\n' || s.Buf[s.Pos] == '\r'):
 			s.fields = s.fields[:0]
 			s.lineEnd(0)
 		case s.d.comment != "" && s.comment():
 		default:
 			return s.scan()
 		}
-		if s.err != nil && s.size == 0 {
-			return false, s.err
+		if s.Err != nil && s.size == 0 {
+			return false, s.fault()
 		}
 		s.consume()
 	}
@@ -197,20 +87,20 @@ func (s *scanner) next() (bool, error) {
 
 // comment goes over a comment line, as a row without fields.
 func (s *scanner) comment() bool {
-	for s.end-s.pos < len(s.d.comment) && s.more() {
+	for s.End-s.Pos < len(s.d.comment) && s.More() {
 	}
-	if !bytes.HasPrefix(s.buf[s.pos:s.end], []byte(s.d.comment)) {
+	if !bytes.HasPrefix(s.Buf[s.Pos:s.End], []byte(s.d.comment)) {
 		return false
 	}
 	p := 0
 	for {
-		rest := s.buf[s.pos+p : s.end]
+		rest := s.Buf[s.Pos+p : s.End]
 		if i := bytes.IndexAny(rest, "\r\n"); i >= 0 {
 			s.lineEnd(p + i)
 			return true
 		}
 		p += len(rest)
-		if !s.more() {
+		if !s.More() {
 			s.size, s.rowLines = p, 0
 			return true
 		}
@@ -220,13 +110,13 @@ func (s *scanner) comment() bool {
 // lineEnd ends the row with the line end at p.
 func (s *scanner) lineEnd(p int) {
 	s.size, s.rowLines = p+1, s.rowLinesInside()+1
-	if s.buf[s.pos+p] == '\n' {
+	if s.Buf[s.Pos+p] == '\n' {
 		return
 	}
-	if s.pos+p+1 == s.end && !s.more() {
+	if s.Pos+p+1 == s.End && !s.More() {
 		return
 	}
-	if s.buf[s.pos+p+1] == '\n' {
+	if s.Buf[s.Pos+p+1] == '\n' {
 		s.size++
 	}
 }
@@ -235,7 +125,7 @@ func (s *scanner) lineEnd(p int) {
 func (s *scanner) rowLinesInside() (n int64) {
 	for _, f := range s.fields {
 		if f.quoted {
-			n += countLines(s.buf[s.pos+f.start : s.pos+f.end])
+			n += countLines(s.Buf[s.Pos+f.start : s.Pos+f.end])
 		}
 	}
 	return n
@@ -263,13 +153,13 @@ func (s *scanner) scan() (bool, error) {
 	for {
 		var ok bool
 		if p, ok = s.field(p); !ok {
-			return false, s.err
+			return false, s.fault()
 		}
-		if s.pos+p == s.end { // the input ends with the row
+		if s.Pos+p == s.End { // the input ends with the row
 			s.size, s.rowLines, s.open = p, s.rowLinesInside(), true
 			return true, nil
 		}
-		if c := s.buf[s.pos+p]; c == '\n' || c == '\r' {
+		if c := s.Buf[s.Pos+p]; c == '\n' || c == '\r' {
 			s.lineEnd(p)
 			return true, nil
 		}
@@ -279,11 +169,11 @@ func (s *scanner) scan() (bool, error) {
 
 // field reads the field at p and returns where it ends: at a delimiter, a line end or the end of the input.
 func (s *scanner) field(p int) (int, bool) {
-	if s.pos+p == s.end && !s.more() && s.err != nil {
+	if s.Pos+p == s.End && !s.More() && s.Err != nil {
 		return p, false
 	}
 	f := field{start: p}
-	if s.d.quote != 0 && s.pos+p < s.end && s.buf[s.pos+p] == s.d.quote {
+	if s.d.quote != 0 && s.Pos+p < s.End && s.Buf[s.Pos+p] == s.d.quote {
 		var ok bool
 		if f, p, ok = s.quoted(p); !ok {
 			return p, false
@@ -309,19 +199,19 @@ func (s *scanner) field(p int) (int, bool) {
 // bare goes to the next delimiter, line end or the end of the input.
 func (s *scanner) bare(p int) (int, bool) {
 	for {
-		b := s.buf[s.pos:s.end]
+		b := s.Buf[s.Pos:s.End]
 		for p < len(b) && !s.stop[b[p]] {
 			p++
 		}
 		switch {
 		case p == len(b):
-			if !s.more() {
-				return p, s.err == nil
+			if !s.More() {
+				return p, s.Err == nil
 			}
 		case len(s.d.delimiter) == 1 || b[p] == '\n' || b[p] == '\r' || bytes.HasPrefix(b[p:], []byte(s.d.delimiter)):
 			return p, true
-		case len(b)-p >= len(s.d.delimiter) || !s.more():
-			if s.err != nil {
+		case len(b)-p >= len(s.d.delimiter) || !s.More():
+			if s.Err != nil {
 				return p, false
 			}
 			p++ // no delimiter, it only begins like one
@@ -335,25 +225,25 @@ func (s *scanner) quoted(p int) (f field, next int, ok bool) {
 	opened := p
 	p++
 	for {
-		b := s.buf[s.pos:s.end]
+		b := s.Buf[s.Pos:s.End]
 		i := s.indexQuote(b[p:])
-		if i < 0 || (p+i+1 == len(b) && !s.eof) { // the byte behind a quote says what it means
+		if i < 0 || (p+i+1 == len(b) && !s.EOF) { // the byte behind a quote says what it means
 			if i < 0 {
 				p = len(b)
 			} else {
 				p += i
 			}
-			if s.more() {
+			if s.More() {
 				continue
 			}
-			if s.err != nil {
+			if s.Err != nil {
 				return f, p, false
 			}
 			if i < 0 {
 				s.unclosed(opened)
 				return f, p, false
 			}
-			b, i = s.buf[s.pos:s.end], 0
+			b, i = s.Buf[s.Pos:s.End], 0
 		}
 		p += i
 		hasNext := p+1 < len(b)
@@ -389,9 +279,9 @@ func (s *scanner) indexQuote(b []byte) int {
 
 func (s *scanner) unclosed(opened int) {
 	line := s.line() + s.rowLinesInside()
-	s.err = &connector.Error{
+	s.Err = &connector.Error{
 		Class: connector.ClassPermanent, Code: "csv.unclosed_quote",
-		Err:  fmt.Errorf("line %d (byte %d): the quote that opens here is never closed", line, s.offset()+int64(opened)),
+		Err:  fmt.Errorf("line %d (byte %d): the quote that opens here is never closed", line, s.Offset()+int64(opened)),
 		Hint: "correct that line, or say quote=none if quotes have no meaning in this file",
 	}
 }
@@ -400,13 +290,13 @@ func (s *scanner) unclosed(opened int) {
 func (s *scanner) failure(code string, err error, hint string) error {
 	return &connector.Error{
 		Class: connector.ClassPermanent, Code: code, Hint: hint,
-		Err: fmt.Errorf("line %d (byte %d): %w", s.line(), s.offset(), err),
+		Err: fmt.Errorf("line %d (byte %d): %w", s.line(), s.Offset(), err),
 	}
 }
 
 // value returns the text of a field. It is valid until the next call that scans or unescapes.
 func (s *scanner) value(f field) []byte {
-	b := s.buf[s.pos+f.start : s.pos+f.end]
+	b := s.Buf[s.Pos+f.start : s.Pos+f.end]
 	if !f.escaped {
 		return b
 	}
@@ -425,9 +315,4 @@ func (s *scanner) value(f field) []byte {
 }
 
 // invalid returns the place of the first byte in the row that is no UTF-8; -1: none.
-func (s *scanner) invalid() int {
-	if s.bad >= 0 && s.bad < s.pos+s.size {
-		return s.bad - s.pos
-	}
-	return -1
-}
+func (s *scanner) invalid() int { return s.Invalid(s.size) }

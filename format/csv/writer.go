@@ -152,7 +152,7 @@ func (w *Writer) quoted(b []byte) bool {
 		return true
 	}
 	switch b[0] {
-	case ' ', '\t', '#', '\\', bom[0]: // trimmed, a comment, \. and \N, the first byte of a byte order mark
+	case ' ', '\t', '#', '\\', 0xef: // trimmed, a comment, \. and \N, the first byte of a byte order mark
 		return true
 	}
 	if last := b[len(b)-1]; last == ' ' || last == '\t' {
