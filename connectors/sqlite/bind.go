@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -21,6 +22,8 @@ func newBinder(arr arrow.Array, how storage) binder {
 	switch how {
 	case asNumber:
 		return bindNumber(arr)
+	case asSigned:
+		return bindSigned(arr)
 	case asBlob:
 		return bindBlob(arr)
 	case asExactNumber:
@@ -90,10 +93,30 @@ func bindNumber(arr arrow.Array) binder {
 
 func bindFloat(st *sqlite.Stmt, param int, f float64) error {
 	if math.IsNaN(f) {
-		return fmt.Errorf("SQLite has no NaN")
+		return errors.New("SQLite has no NaN")
 	}
 	st.BindFloat(param, f)
 	return nil
+}
+
+// bindSigned refuses -0, which a column of real or numeric affinity stores as 0.
+func bindSigned(arr arrow.Array) binder {
+	inner := bindNumber(arr)
+	var at func(i int) float64
+	switch a := arr.(type) {
+	case *array.Float32:
+		at = func(i int) float64 { return float64(a.Value(i)) }
+	case *array.Float64:
+		at = a.Value
+	default:
+		return inner
+	}
+	return func(st *sqlite.Stmt, param, i int) error {
+		if f := at(i); f == 0 && math.Signbit(f) {
+			return errors.New("SQLite keeps no sign of -0")
+		}
+		return inner(st, param, i)
+	}
 }
 
 func bindBlob(arr arrow.Array) binder {

@@ -103,7 +103,8 @@ func newTarget(t testing.TB) connectortest.Target {
 		Read: func(t testing.TB, s *record.Schema) ([]string, bool) {
 			t.Helper()
 			cfg := sourceOf(path, nil)
-			cfg.Table = s.Dataset
+			parts := record.SplitName(s.Dataset)
+			cfg.Table = parts[len(parts)-1]
 			batches, err := readAll(t, cfg)
 			if connector.ClassOf(err) == connector.ClassConfig {
 				return nil, false

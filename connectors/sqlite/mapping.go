@@ -12,6 +12,7 @@ const (
 	asNumber storage = iota // integers, reals, booleans
 	asText                  // the canonical text form
 	asBlob
+	asSigned      // a float in a column that loses the sign of -0
 	asExactNumber // a decimal or numeric as integer or real, checked one by one
 )
 
@@ -53,13 +54,18 @@ func mapColumn(name string, t record.Type, declared string) (connector.Mapping, 
 	aff := affinityOf(declared)
 	switch {
 	case isFloat(t):
+		if aff == affText {
+			return m, asText
+		}
 		m.Fidelity, m.Limits.NoNaN = connector.Checked, true
 		m.Why = "SQLite has no NaN"
 		m.Policies = []connector.Policy{connector.PolicyFail, connector.PolicyNull, connector.PolicyText}
-		if aff == affText {
-			return connector.Mapping{Column: name, Native: declared}, asText
+		if aff == affNone {
+			return m, asNumber
 		}
-		return m, asNumber
+		m.Limits.NoMinusZero, m.Why = true, "SQLite has no NaN, and keeps no sign of -0"
+		m.Policies = append(m.Policies, connector.PolicyClamp)
+		return m, asSigned
 	case aff == affText && own != asBlob:
 		return m, asText
 	case own == asBlob:

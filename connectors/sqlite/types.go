@@ -178,7 +178,7 @@ func Rules() []connector.TypeRule {
 		return connector.TypeRule{Native: native, Kind: kind, Read: read, Write: write, Fidelity: connector.Exact, Note: note}
 	}
 	float := func(native string, kind record.Kind) connector.TypeRule {
-		t := rule(native, kind, r, w, "SQLite has no NaN; infinities are kept; -0.0 is stored as 0.0")
+		t := rule(native, kind, r, w, "infinities are kept; NaN and the sign of -0 are not: such a value is refused, or stored by the policy clamp, null or text")
 		t.Fidelity = connector.Checked
 		return t
 	}
