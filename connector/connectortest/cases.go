@@ -69,8 +69,8 @@ func integerCases() []Case {
 
 func numberCases() []Case {
 	return []Case{
-		newCase("float32", arrow.PrimitiveTypes.Float32, "0", "-0", "0.1", "3.4028235e+38", "-3.4028235e+38", "1e-45", `"NaN"`, `"Infinity"`,
-			`"-Infinity"`, "16777216"),
+		newCase("float32", arrow.PrimitiveTypes.Float32, "0", "-0", "0.1", "3.4028235e+38", "-3.4028235e+38", "1e-45", `"NaN"`,
+			`"Infinity"`, `"-Infinity"`, "16777216"),
 		newCase("float64", arrow.PrimitiveTypes.Float64, "0", "-0", "0.1", "1.7976931348623157e+308", "-1.7976931348623157e+308", "5e-324",
 			"2.2250738585072014e-308", `"NaN"`, `"Infinity"`, `"-Infinity"`, "9007199254740992", "1e+21"),
 		newCase("decimal_38_10", &arrow.Decimal128Type{Precision: 38, Scale: 10}, "0.0000000000", "0.0000000001", "-0.0000000001",
@@ -126,7 +126,8 @@ func dateCases() []Case {
 		newCase("date", arrow.FixedWidthTypes.Date32, quoted("1970-01-01", "1969-12-31", "0001-01-01", "0000-02-29", "-0043-03-15",
 			"-4712-01-01",
 			"9999-12-31", "+15000-06-30", "2000-02-29")...),
-		newCase("date_infinite", record.InfiniteDateType(), quoted("1970-01-01", "infinity", "-infinity", "-0043-03-15", "+15000-06-30")...),
+		newCase("date_infinite", record.InfiniteDateType(),
+			quoted("1970-01-01", "infinity", "-infinity", "-0043-03-15", "+15000-06-30")...),
 		newCase("time_us", arrow.FixedWidthTypes.Time64us, quoted("00:00:00", "23:59:59.999999", "24:00:00", "12:34:56.1")...),
 		newCase("time_ns", arrow.FixedWidthTypes.Time64ns, quoted("00:00:00", "23:59:59.999999999", "00:00:00.000000001")...),
 		newCase("time_ms", arrow.FixedWidthTypes.Time32ms, quoted("00:00:00", "23:59:59.999", "24:00:00")...),
@@ -170,7 +171,8 @@ func timestampCases() []Case {
 
 func amountCases() []Case {
 	return []Case{
-		newCase("duration_us", arrow.FixedWidthTypes.Duration_us, quoted("PT0S", "PT0.000001S", "-PT0.000001S", "PT1H2M3.5S", "-PT100H")...),
+		newCase("duration_us", arrow.FixedWidthTypes.Duration_us,
+			quoted("PT0S", "PT0.000001S", "-PT0.000001S", "PT1H2M3.5S", "-PT100H")...),
 		newCase("duration_ns", arrow.FixedWidthTypes.Duration_ns, quoted("PT0S", "-PT0.000000001S", "PT2562047H47M16.854775807S")...),
 		newCase("duration_ms", arrow.FixedWidthTypes.Duration_ms, quoted("PT0S", "-PT0.001S", "PT25H")...),
 		newCase("duration_s", arrow.FixedWidthTypes.Duration_s, quoted("PT0S", "-PT1S", "PT25H")...),
@@ -205,8 +207,8 @@ func nestedCases() []Case {
 		newCase("list_nested", arrow.ListOf(list), `[]`, `[[]]`, `[null]`, `[[1],[],null]`, `[[null],[2,3]]`),
 		newCase("list_text", arrow.ListOf(arrow.BinaryTypes.String), `[]`, `[""]`, `["a",null,"say \"hi\""]`),
 		newCase("struct", st, `{"a":1,"b c":"x"}`, `{"a":null,"b c":null}`, `{"a":-1,"b c":"it's, \"x\""}`),
-		newCase("struct_nested", arrow.StructOf(arrow.Field{Name: "in", Type: st, Nullable: true}), `{"in":{"a":1,"b c":""}}`, `{"in":null}`,
-			`{"in":{"a":null,"b c":null}}`),
+		newCase("struct_nested", arrow.StructOf(arrow.Field{Name: "in", Type: st, Nullable: true}), `{"in":{"a":1,"b c":""}}`,
+			`{"in":null}`, `{"in":{"a":null,"b c":null}}`),
 		newCase("list_struct", arrow.ListOf(st), `[]`, `[null]`, `[{"a":1,"b c":null},null,{"a":null,"b c":"y"}]`),
 		newCase("map", arrow.MapOf(arrow.BinaryTypes.String, arrow.PrimitiveTypes.Int64), `[]`, `[["a",1]]`, `[["",null],["it's",-1]]`),
 	}

@@ -291,13 +291,13 @@ func (s *sinkSuite) pure(t testing.TB) {
 		if n := x.env.roundtrips(); n > 0 {
 			t.Errorf("Open of %s made %d round trips: it must do no I/O", what, n)
 		}
-		s.promises(t, x, one)
+		promises(t, x, one)
 		x.end(t)
 	}
 }
 
 // promises: the contract and the capabilities say the same.
-func (s *sinkSuite) promises(t testing.TB, x *session, c connector.SinkContract) {
+func promises(t testing.TB, x *session, c connector.SinkContract) {
 	t.Helper()
 	_, store := connector.As[connector.PositionStore](x.snk)
 	_, finisher := connector.As[connector.Finisher](x.snk)

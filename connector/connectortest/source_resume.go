@@ -46,8 +46,8 @@ func (s *sourceSuite) resumeAt(t testing.TB, h *history, m mark, size int) {
 	if s.follows(got.rows, follow) {
 		return
 	}
-	t.Errorf("a resume from %s, which covers %d of %d rows, did not deliver what follows (-want +got):\n%s", m.position, m.rows, len(h.rows),
-		cmp.Diff(follow, got.rows))
+	t.Errorf("a resume from %s, which covers %d of %d rows, did not deliver what follows (-want +got):\n%s",
+		m.position, m.rows, len(h.rows), cmp.Diff(follow, got.rows))
 }
 
 // follows: exactly what follows, or, where the contract promises less, all of it at the end.

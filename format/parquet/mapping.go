@@ -135,7 +135,7 @@ func storedTimestamp(t record.Type) storage {
 	switch {
 	case t.Unit == arrow.Second:
 		unit = arrow.Millisecond
-		s.limits = connector.Limits{Min: math.MinInt64, Max: math.MaxInt64}
+		s.limits = connector.Limits{Min: math.MinInt64 + 1, Max: math.MaxInt64 - 1} // in microseconds; what overflows them is at the ends
 		s.why = []string{"kept in milliseconds: years beyond 290,000 do not fit"}
 	case t.Infinite:
 		s.limits, s.why = connector.Limits{NoInfinity: true}, []string{"Parquet has no infinite timestamps"}
