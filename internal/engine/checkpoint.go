@@ -61,8 +61,12 @@ func (g *generation) checkpoint(ctx context.Context) error {
 
 // update changes the saved record.
 func (r *runner) update(ctx context.Context, change func(*state.Record) error) error {
-	r.saveMu.Lock()
-	defer r.saveMu.Unlock()
+	select {
+	case r.saving <- struct{}{}:
+		defer func() { <-r.saving }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	next := r.rec
 	if err := change(&next); err != nil {
 		return err

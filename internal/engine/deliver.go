@@ -268,7 +268,7 @@ func (d *deliverer) reopen(ctx context.Context) error {
 
 // receive waits for the next item, or, with something that should become durable, only until that is due: nil.
 func (d *deliverer) receive(ctx context.Context) (lane.Delivery[lane.Item], error) {
-	if !d.atBoundary() || !d.dirty {
+	if !d.atBoundary() || !d.dirty || d.kind == whole {
 		return d.consumer.Receive(ctx)
 	}
 	timed, cancel := context.WithDeadline(ctx, time.Now().Add(d.g.r.plan.Commit.Every-time.Since(d.since)))

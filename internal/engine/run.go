@@ -66,8 +66,8 @@ type runner struct {
 	started time.Time
 	runName string // of the run that is served, and the attempt at it: fixed while a generation runs
 	attempt uint64
-	saveMu  sync.Mutex   // guards rec and version while a generation runs
-	rec     state.Record // as saved last
+	saving  chan struct{} // capacity 1: held by whoever changes rec and version while a generation runs, also while it waits
+	rec     state.Record  // as saved last
 	version state.Version
 	owned   bool // rec is ours: a newer one means that another process took over
 	ran     bool // a generation came as far as reading
@@ -83,7 +83,7 @@ func newRunner(p Plan, d Deps) (*runner, error) {
 	if err := state.ValidateName(p.Name); err != nil {
 		return nil, err
 	}
-	r := &runner{plan: p, deps: d, ctl: d.Control, log: d.Log, now: d.Now, rand: d.Rand}
+	r := &runner{saving: make(chan struct{}, 1), plan: p, deps: d, ctl: d.Control, log: d.Log, now: d.Now, rand: d.Rand}
 	if r.ctl == nil {
 		r.ctl = NewControl()
 	}
