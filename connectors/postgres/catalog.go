@@ -1,0 +1,202 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// typesSQL reads types and all that they are made of: domains down to their base, arrays down to their elements.
+const typesSQL = `
+WITH RECURSIVE t AS (
+	SELECT y.* FROM pg_catalog.pg_type y WHERE y.oid = ANY ($1::oid[])
+	UNION
+	SELECT y.* FROM t JOIN pg_catalog.pg_type y ON y.oid IN (t.typbasetype, CASE WHEN t.typcategory = 'A' THEN t.typelem END)
+)
+SELECT t.oid, n.nspname, t.typname, pg_catalog.format_type(t.oid, -1), t.typtype, t.typbasetype, t.typtypmod,
+	CASE WHEN t.typtype = 'b' AND s.proname = 'array_send' THEN t.typelem ELSE 0 END,
+	CASE WHEN sn.nspname = 'pg_catalog' THEN s.proname ELSE sn.nspname || '.' || s.proname END,
+	pg_catalog.quote_ident(o_n.nspname) || '.' || pg_catalog.quote_ident(o.proname),
+	(SELECT pg_catalog.json_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_catalog.pg_enum e WHERE e.enumtypid = t.oid)
+FROM t
+JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+LEFT JOIN pg_catalog.pg_proc s ON s.oid = t.typsend
+LEFT JOIN pg_catalog.pg_namespace sn ON sn.oid = s.pronamespace
+JOIN pg_catalog.pg_proc o ON o.oid = t.typoutput
+JOIN pg_catalog.pg_namespace o_n ON o_n.oid = o.pronamespace`
+
+// readTypes reads the types of the columns. The session's search_path must be pg_catalog, so that names come out qualified.
+func readTypes(ctx context.Context, conn *pgconn.PgConn, cols []sourceColumn) (serverTypes, error) {
+	oids := make([]string, len(cols))
+	for i, c := range cols {
+		oids[i] = strconv.FormatUint(uint64(c.typ), 10)
+	}
+	slices.Sort(oids)
+	rows, err := ask(ctx, conn, typesSQL, "{"+strings.Join(slices.Compact(oids), ",")+"}")
+	if err != nil {
+		return nil, err
+	}
+	types := make(serverTypes, len(rows))
+	for _, r := range rows {
+		t := &serverType{
+			oid: toOID(r[0]), schema: string(r[1]), name: string(r[2]), sql: string(r[3]), kind: r[4][0], base: toOID(r[5]),
+			baseMod: int32(toInt(r[6])), elem: toOID(r[7]), send: string(r[8]), output: string(r[9]),
+		}
+		if r[10] != nil {
+			if err := json.Unmarshal(r[10], &t.labels); err != nil {
+				return nil, fmt.Errorf("labels of %s: %w", t.sql, err)
+			}
+		}
+		types[t.oid] = t
+	}
+	return types, nil
+}
+
+// relationInfo is what the catalogue says of a table or view that may be read.
+type relationInfo struct {
+	oid       uint32
+	rel       relation
+	kind      byte // r table, p partitioned table, v view, m materialised view, f foreign table
+	parents   []uint32
+	inherited bool // other tables inherit its columns and rows, and it is not partitioned
+	rows      int64
+	bytes     int64
+	pages     int64
+	readable  bool
+}
+
+// relationsSQL lists what can be read, outside of the server's own schemas. Estimates are those of the last ANALYZE; of a
+// partitioned table, the sum over its partitions.
+const relationsSQL = `
+SELECT c.oid, n.nspname, c.relname, c.relkind,
+	(SELECT pg_catalog.json_agg(i.inhparent::int8) FROM pg_catalog.pg_inherits i WHERE i.inhrelid = c.oid),
+	c.relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid),
+	CASE WHEN c.relkind = 'p' THEN (SELECT pg_catalog.sum(greatest(l.reltuples, 0))::int8
+		FROM pg_catalog.pg_partition_tree(c.oid) p JOIN pg_catalog.pg_class l ON l.oid = p.relid WHERE p.isleaf)
+		WHEN c.relkind IN ('v', 'f') AND c.reltuples <= 0 THEN -1 ELSE c.reltuples::int8 END,
+	CASE WHEN c.relkind = 'p' THEN (SELECT pg_catalog.sum(pg_catalog.pg_table_size(p.relid))::int8
+		FROM pg_catalog.pg_partition_tree(c.oid) p WHERE p.isleaf)
+		WHEN c.relkind IN ('r', 'm') THEN pg_catalog.pg_table_size(c.oid) ELSE -1 END,
+	CASE WHEN c.relkind IN ('r', 'm') THEN pg_catalog.pg_relation_size(c.oid) / pg_catalog.current_setting('block_size')::int8 ELSE 0 END,
+	pg_catalog.has_table_privilege(c.oid, 'SELECT') OR pg_catalog.has_any_column_privilege(c.oid, 'SELECT')
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
+	AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+ORDER BY n.nspname, c.relname`
+
+const blockSize = 8192
+
+func readRelations(ctx context.Context, conn *pgconn.PgConn) ([]relationInfo, error) {
+	rows, err := ask(ctx, conn, relationsSQL)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]relationInfo, len(rows))
+	for i, r := range rows {
+		out[i] = relationInfo{
+			oid: toOID(r[0]), rel: relation{schema: string(r[1]), name: string(r[2])}, kind: r[3][0], inherited: isTrue(r[5]),
+			rows: -1, bytes: -1, readable: isTrue(r[9]),
+		}
+		if r[4] != nil {
+			if err := json.Unmarshal(r[4], &out[i].parents); err != nil {
+				return nil, fmt.Errorf("parents of %s: %w", out[i].rel, err)
+			}
+		}
+		if r[6] != nil {
+			out[i].rows = toInt(r[6])
+		}
+		if r[7] != nil {
+			out[i].bytes = toInt(r[7])
+		}
+		out[i].pages = max(toInt(r[8]), 0)
+	}
+	return out, nil
+}
+
+// columnsSQL reads the columns of relations.
+const columnsSQL = `
+SELECT a.attrelid, a.attname, a.atttypid, a.atttypmod, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull,
+	a.attgenerated <> '' OR a.attidentity = 'a', pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'SELECT')
+FROM pg_catalog.pg_attribute a
+WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attrelid, a.attnum`
+
+// catalogColumn is a column and whether the role may read it.
+type catalogColumn struct {
+	sourceColumn
+	readable bool
+}
+
+func readColumns(ctx context.Context, conn *pgconn.PgConn, oids []string) (map[uint32][]catalogColumn, error) {
+	rows, err := ask(ctx, conn, columnsSQL, "{"+strings.Join(oids, ",")+"}")
+	if err != nil {
+		return nil, err
+	}
+	out := map[uint32][]catalogColumn{}
+	for _, r := range rows {
+		c := sourceColumn{
+			name: string(r[1]), typ: toOID(r[2]), mod: int32(toInt(r[3])), sql: string(r[4]), notNull: isTrue(r[5]), always: isTrue(r[6]),
+		}
+		rel := toOID(r[0])
+		out[rel] = append(out[rel], catalogColumn{sourceColumn: c, readable: isTrue(r[7])})
+	}
+	return out, nil
+}
+
+// keysSQL reads the columns of primary keys, and of unique indexes that are as good: valid, whole, immediate, over columns that
+// are never NULL.
+const keysSQL = `
+SELECT i.indrelid, (SELECT pg_catalog.json_agg(a.attname ORDER BY k.n)
+	FROM pg_catalog.unnest(i.indkey::int2[]) WITH ORDINALITY k(num, n)
+	JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.num WHERE k.n <= i.indnkeyatts)
+FROM pg_catalog.pg_index i
+WHERE i.indrelid = ANY ($1::oid[]) AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
+	AND NOT EXISTS (SELECT FROM pg_catalog.unnest(i.indkey::int2[]) WITH ORDINALITY k(num, n)
+		JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.num
+		WHERE k.n <= i.indnkeyatts AND NOT a.attnotnull)
+	AND EXISTS (SELECT FROM pg_catalog.pg_am m JOIN pg_catalog.pg_class c ON c.relam = m.oid WHERE c.oid = i.indexrelid AND m.amname = 'btree')
+ORDER BY i.indrelid, i.indisprimary DESC, i.indimmediate DESC, i.indnkeyatts, i.indexrelid`
+
+// readKeys returns the best key of each relation.
+func readKeys(ctx context.Context, conn *pgconn.PgConn, oids []string) (map[uint32][]string, error) {
+	rows, err := ask(ctx, conn, keysSQL, "{"+strings.Join(oids, ",")+"}")
+	if err != nil {
+		return nil, err
+	}
+	out := map[uint32][]string{}
+	for _, r := range rows {
+		rel := toOID(r[0])
+		if out[rel] != nil {
+			continue
+		}
+		var names []string
+		if err := json.Unmarshal(r[1], &names); err != nil {
+			return nil, fmt.Errorf("reading a key: %w", err)
+		}
+		out[rel] = names
+	}
+	return out, nil
+}
+
+func toInt(b []byte) int64 {
+	n, err := strconv.ParseInt(string(b), 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+func toOID(b []byte) uint32 {
+	n, err := strconv.ParseUint(string(b), 10, 32)
+	if err != nil {
+		return 0
+	}
+	return uint32(n)
+}
+
+func isTrue(b []byte) bool { return string(b) == "t" }

@@ -1,0 +1,175 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leatdata/leat/connector"
+)
+
+// Connection is how source and sink reach a server. The names and meanings are those of libpq; what is left out comes from the
+// environment (PGHOST, PGUSER, PGPASSWORD …), the service file and the password file, as libpq has it.
+type Connection struct {
+	Host               string            `leat:"host" doc:"server, several with commas between, or the folder of a unix socket" example:"db.example.com"`
+	Port               string            `leat:"port" doc:"port, one for all hosts or one for each" example:"5432"`
+	User               string            `leat:"user" doc:"role to log in as" example:"app"`
+	Password           connector.Secret  `leat:"password" doc:"password of the role; any characters" example:"${env:PGPASSWORD}"`
+	Database           string            `leat:"database" doc:"database" example:"shop"`
+	SSLMode            string            `leat:"sslmode" doc:"TLS, in libpq's meanings; libpq's default is prefer" enum:"disable|allow|prefer|require|verify-ca|verify-full"`
+	SSLRootCert        string            `leat:"sslrootcert" doc:"file with the authorities that may have signed the server's certificate; system: those of the machine" example:"/etc/ssl/ca.pem"`
+	SSLCert            string            `leat:"sslcert" doc:"file with the client's certificate"`
+	SSLKey             string            `leat:"sslkey" doc:"file with the client's key"`
+	SSLPassword        connector.Secret  `leat:"sslpassword" doc:"password of the client's key"`
+	Service            string            `leat:"service" doc:"section of the service file that gives what is left out here"`
+	PassFile           string            `leat:"passfile" doc:"password file; default ~/.pgpass"`
+	ConnectTimeout     string            `leat:"connect_timeout" doc:"seconds to wait for each host" example:"10"`
+	TargetSessionAttrs string            `leat:"target_session_attrs" doc:"which of several hosts will do" enum:"any|read-write|read-only|primary|standby|prefer-standby"`
+	ServerOptions      string            `leat:"options" doc:"command-line options for the session" example:"-c search_path=app"`
+	ApplicationName    string            `leat:"application_name" doc:"name that pg_stat_activity shows"`
+	Params             map[string]string `leat:"params" doc:"further parameters of libpq" example:"channel_binding:require"`
+}
+
+// libpqParams are the parameters that a URL may have beyond the options of Connection.
+func libpqParams() []string {
+	return []string{
+		"channel_binding", "krbspn", "krbsrvname", "max_protocol_version", "min_protocol_version", "require_auth", "servicefile",
+		"sslcertmode", "sslnegotiation", "sslsni",
+	}
+}
+
+// defaultConnection holds the defaults of Connection.
+func defaultConnection() Connection { return Connection{ApplicationName: "leat"} }
+
+// NULL cursor policies.
+const (
+	nullInclude = "include"
+	nullSkip    = "skip"
+	nullFail    = "fail"
+)
+
+// Values of the option chunks.
+const (
+	chunksByKey   = "key"
+	chunksByBlock = "block"
+)
+
+// SourceConfig is the configuration of a source of tables or of one query.
+type SourceConfig struct {
+	Connection
+
+	Table   string   `leat:"table" doc:"the table, view or materialised view to read" example:"public.orders"`
+	Tables  []string `leat:"tables" doc:"tables by pattern: * and ? stand for characters, a leading ! leaves out" example:"public.*,!public.audit_*"`
+	Query   string   `leat:"query" doc:"a SELECT to read instead of tables" example:"SELECT id, total FROM orders"`
+	Name    string   `leat:"name" doc:"dataset name of the query's rows; default query" example:"big_orders"`
+	Schema  string   `leat:"schema" doc:"schema of tables that are named without one; default public" example:"app"`
+	Columns []string `leat:"columns" doc:"columns to read, in this order; default all" example:"id,total"`
+	Where   string   `leat:"where" doc:"condition in SQL that rows have to meet" example:"total > 100"`
+	Key     []string `leat:"key" doc:"columns that identify a row where the catalogue does not say (views, queries)" example:"id"`
+
+	Types   map[string]string `leat:"types" doc:"how to read single columns: text, or numeric for decimals that may be NaN" example:"price:numeric"`
+	Numeric string            `leat:"numeric" doc:"how to read numeric(p,s): decimal is fast and refuses rows with NaN; numeric holds NaN too" enum:"decimal|numeric"`
+
+	Cursor      string `leat:"cursor" doc:"column that grows with every change: a run reads what changed since the last one" example:"updated_at"`
+	CursorLag   string `leat:"lag" doc:"how far behind the last cursor value a run looks again for late commits: an interval for times, a number for numbers" example:"5m"`
+	CursorNulls string `leat:"nulls" doc:"rows whose cursor is NULL: read them in every run, leave them out, or fail" enum:"include|skip|fail"`
+
+	Chunks     string        `leat:"chunks" doc:"how tables with a key are cut: by key can be resumed, by block reads large tables with random keys faster but starts again after a crash" enum:"key|block"`
+	Parallel   int           `leat:"parallel" doc:"connections that read chunks at the same time"`
+	ChunkBytes int64         `leat:"chunk_bytes" doc:"size of a chunk; each is read in one short transaction"`
+	Timeout    time.Duration `leat:"statement_timeout" doc:"longest time for one statement; 0: none, whatever the server's default is"`
+}
+
+// Defaults of the sizes.
+const (
+	defaultParallel   = 3
+	defaultChunkBytes = 16 << 20
+	maxParallel       = 64
+)
+
+// NewSource returns the default configuration of a source.
+func NewSource() connector.SourceConfig {
+	return &SourceConfig{
+		Connection: defaultConnection(), Schema: "public", Numeric: "decimal", CursorNulls: nullFail,
+		Chunks: chunksByKey, Parallel: defaultParallel, ChunkBytes: defaultChunkBytes,
+	}
+}
+
+var (
+	_ connector.SourceConfig = (*SourceConfig)(nil)
+	_ connector.URLSetter    = (*SourceConfig)(nil)
+)
+
+// SetURL takes a URL as libpq has it, whose query may also hold the options of the source.
+func (c *SourceConfig) SetURL(raw string) error { return setURL(c, &c.Connection, raw) }
+
+// Contract implements connector.SourceConfig: chunks are replayed whole, from the position behind the last complete one.
+func (c *SourceConfig) Contract() (connector.SourceContract, error) {
+	if err := c.validate(); err != nil {
+		return connector.SourceContract{}, err
+	}
+	return connector.SourceContract{
+		Replay: connector.Replayable, Topology: connector.Singleton, Input: connector.AppendOnly, Bounded: true, CancelSafe: true,
+		Incremental: c.Cursor != "",
+	}, nil
+}
+
+func (c *SourceConfig) validate() error {
+	var errs []error
+	add := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	selected := 0
+	for _, set := range []bool{c.Table != "", len(c.patterns()) > 0, c.Query != ""} {
+		if set {
+			selected++
+		}
+	}
+	add(selected > 1, "table, tables and query exclude each other")
+	add(c.Query == "" && c.Name != "", "name is for a query")
+	add(c.Query != "" && c.Where != "", "put the condition into the query itself")
+	add(len(c.Columns) > 0 && c.Table == "" && c.Query == "", "columns is for one table or query")
+	add(len(c.Key) > 0 && c.Table == "" && c.Query == "", "key is for one table or query")
+	add(c.Cursor == "" && c.CursorLag != "", "lag is for reading by cursor")
+	add(c.Parallel < 1 || c.Parallel > maxParallel, "parallel is %d: want 1 to %d", c.Parallel, maxParallel)
+	add(c.ChunkBytes < 1, "chunk_bytes is %d: want a positive number", c.ChunkBytes)
+	add(c.Timeout < 0, "statement_timeout is negative")
+	add(!slices.Contains([]string{"", nullInclude, nullSkip, nullFail}, c.CursorNulls), "nulls is %q: want include, skip or fail", c.CursorNulls)
+	add(!slices.Contains([]string{"", chunksByKey, chunksByBlock}, c.Chunks), "chunks is %q: want key or block", c.Chunks)
+	for column, as := range c.Types {
+		add(as != "text" && as != "numeric", "types: column %q: %q is neither text nor numeric", column, as)
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return &connector.Error{
+		Class: connector.ClassConfig, Code: "postgres.config", Doing: "configuring the PostgreSQL source", Err: errors.Join(errs...),
+	}
+}
+
+// Identity implements connector.SourceConfig.
+func (c *SourceConfig) Identity() map[string]string {
+	id := map[string]string{
+		"table": c.Table, "tables": strings.Join(c.patterns(), ","), "query": c.Query, "name": c.Name, "schema": c.Schema,
+		"columns": strings.Join(c.Columns, ","), "where": c.Where, "key": strings.Join(c.Key, ","), "cursor": c.Cursor,
+		"database": c.Database,
+	}
+	for k, v := range id {
+		if v == "" {
+			delete(id, k)
+		}
+	}
+	return id
+}
+
+// Open implements connector.SourceConfig.
+func (c *SourceConfig) Open(env connector.Env) (connector.Source, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	return newSource(c, env), nil
+}

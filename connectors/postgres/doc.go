@@ -1,0 +1,38 @@
+// Package postgres reads from and writes to PostgreSQL 13 and newer.
+//
+// # Source
+//
+// A [Source] reads tables, views or one query, all columns or some, with every value exact (see [TypeRules]). Values travel in the
+// binary COPY format; types without a binary form that is known here travel as the text of their own output function.
+//
+// Tables with a key are cut into chunks by walking the key's index: any type that the server can order will do. Each chunk is read in
+// one short REPEATABLE READ transaction of its own, several at a time, and a position stands behind each. Rows that change while
+// a table is being read are seen as they are when their chunk is read; a row whose key changes may be seen twice or not at all,
+// as in any read without one long transaction. Tables without a key are cut by physical blocks, all under one exported snapshot so that
+// no row can move between two ranges; row addresses mean nothing later, so such a table is one replay unit and starts again after a
+// crash. Views and queries are read whole, unless the option key names columns that identify their rows.
+//
+// With the option cursor a run reads what is new behind the last one, in the order of (cursor, key). The position holds the server's
+// exact text. What was committed late, by a transaction that was open when the last run looked, is found again by the transaction
+// number of its row, so that nothing is missed; rows of transactions that overlapped the last run may come twice, so an incremental
+// pipeline writes by key. For cursors of date and time the look back is bounded by the age of the oldest open transaction, if the role
+// sees it (pg_read_all_stats), else, and for other cursors, the whole table is looked through unless the option lag bounds it. Views
+// and queries have no transaction numbers: there the lower bound is inclusive, and lag is the only protection against late commits.
+// Deleted rows are not seen.
+//
+// Privileges: CONNECT, USAGE of the schemas, SELECT on what is read; leat check lists what is missing with its GRANT. Partitioned
+// tables are read through their root, inheriting tables through their parent.
+//
+// # Sink
+//
+// A [Sink] makes tables, and appends, upserts by key, or replaces them as a whole. Rows and the lane's position become visible in one
+// transaction.
+//
+// # Connections
+//
+// Parameters, environment, service and password files have libpq's meanings, TLS included. Settings that decide how values look are
+// made in each transaction and end with it, and no statement is prepared by name: both sides work behind a pooler in transaction mode, and
+// a change of a table makes no statement stale.
+//
+// Neighbours: format/pgcopy knows the binary format, connector/chunked reads chunks ahead and in order.
+package postgres

@@ -1,0 +1,396 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/format/pgcopy"
+	"github.com/leatdata/leat/record"
+)
+
+// begin opens a transaction that sees one snapshot. The settings decide the text form of values; they end with the transaction, so
+// that they hold behind every pooler and bother nobody after it. snapshot is one that another transaction exported; empty: its own.
+func (s *Source) begin(ctx context.Context, pg *pgconn.PgConn, snapshot string) error {
+	sql := "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"
+	if snapshot != "" {
+		sql += " SET TRANSACTION SNAPSHOT " + literal(snapshot) + ";"
+	}
+	sql += fmt.Sprintf(` SET LOCAL client_encoding = 'UTF8'; SET LOCAL DateStyle = 'ISO, YMD'; SET LOCAL IntervalStyle = postgres;
+SET LOCAL TimeZone = 'UTC'; SET LOCAL bytea_output = hex; SET LOCAL extra_float_digits = 3; SET LOCAL xmlbinary = base64;
+SET LOCAL standard_conforming_strings = on; SET LOCAL statement_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = 0`,
+		s.cfg.Timeout.Milliseconds())
+	return command(ctx, pg, sql)
+}
+
+// command runs statements that return nothing of interest.
+func command(ctx context.Context, pg *pgconn.PgConn, sql string) error {
+	_, err := pg.Exec(ctx, sql).ReadAll()
+	return err //nolint:wrapcheck // callers say what was being done
+}
+
+// shapeOf and shapeSQL describe columns alike: names and types.
+func shapeOf(cols []sourceColumn) string {
+	parts := make([]string, len(cols))
+	for i, c := range cols {
+		parts[i] = fmt.Sprintf("%s:%d:%d", c.name, c.typ, c.mod)
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, "\n")
+}
+
+// shapeSQL is an expression for the present shape of a relation's columns.
+func shapeSQL(t *sourceTable) string {
+	names := make([]string, len(t.cols))
+	for i, c := range t.cols {
+		names[i] = literal(c.name)
+	}
+	return fmt.Sprintf(`(SELECT pg_catalog.string_agg(a.d, E'\n' ORDER BY a.d COLLATE "C") FROM (
+	SELECT a.attname || ':' || a.atttypid || ':' || a.atttypmod AS d FROM pg_catalog.pg_attribute a
+	WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped AND a.attname IN (%s)) a)`,
+		literal(t.rel.String()), strings.Join(names, ", "))
+}
+
+// bound is one end of a chunk.
+type bound struct {
+	Key   []string `json:"key,omitempty"`   // the key's values, as the server prints them
+	Block *int64   `json:"block,omitempty"` // byBlock: the first block behind
+}
+
+func decodeBound(raw json.RawMessage) (bound, error) {
+	var b bound
+	if raw == nil {
+		return b, nil
+	}
+	if err := json.Unmarshal(raw, &b); err != nil {
+		return b, fmt.Errorf("the end %s of a chunk: %w", raw, err)
+	}
+	return b, nil
+}
+
+func (b bound) encode() json.RawMessage {
+	doc, err := json.Marshal(b)
+	if err != nil {
+		panic(fmt.Sprintf("postgres: encoding a bound: %v", err)) // strings and numbers always marshal
+	}
+	return doc
+}
+
+// ReadChunk implements connector.Snapshotter: one short transaction, one COPY.
+func (s *Source) ReadChunk(ctx context.Context, c record.Chunk, emit func(*record.Batch) error) error {
+	t, err := s.find(ctx, c.Dataset)
+	if err != nil {
+		return err
+	}
+	conn, err := s.pool.take(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.readChunk(ctx, conn.PgConn(), t, c, emit); err != nil {
+		s.pool.discard(ctx, conn)
+		return s.tableError("reading from PostgreSQL", t, err)
+	}
+	s.pool.put(ctx, conn)
+	return nil
+}
+
+// tableError adds the dataset.
+func (s *Source) tableError(doing string, t *sourceTable, err error) error {
+	wrapped := s.cfg.wrap(doing, err)
+	var e *connector.Error
+	if errors.As(wrapped, &e) && e.Dataset == "" {
+		e.Dataset = t.dataset
+	}
+	return wrapped
+}
+
+func (s *Source) find(ctx context.Context, dataset string) (*sourceTable, error) {
+	tables, err := s.resolved(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(tables, func(t *sourceTable) bool { return t.dataset == dataset })
+	if i < 0 {
+		return nil, fmt.Errorf("dataset %s is not selected", dataset)
+	}
+	return tables[i], nil
+}
+
+func (s *Source) readChunk(ctx context.Context, pg *pgconn.PgConn, t *sourceTable, c record.Chunk, emit func(*record.Batch) error) error {
+	r, err := t.between(c.From, c.To)
+	if err != nil {
+		return err
+	}
+	s.env.Roundtrip("begin")
+	if t.mode == byBlock {
+		err = s.adopt(ctx, pg, c)
+	} else {
+		err = s.begin(ctx, pg, "")
+	}
+	if err != nil {
+		return err
+	}
+	snapshot, err := s.secure(ctx, pg, t, r)
+	if err != nil {
+		return err
+	}
+	c.Snapshot = snapshotPosition(snapshot)
+	d, err := pgcopy.NewDecoder(t.schema, t.types, pgcopy.DecoderOptions{CheckUTF8: t.utf8}, func(b *record.Batch) error {
+		b.Chunk = &c
+		s.advise(b)
+		return emit(b)
+	})
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", t.dataset, err)
+	}
+	s.env.Roundtrip("copy")
+	if _, err := pg.CopyTo(ctx, d, "COPY ("+t.selectSQL(r.where, t.order())+") TO STDOUT (FORMAT binary)"); err != nil {
+		return err //nolint:wrapcheck // the caller says what was being done
+	}
+	s.env.Roundtrip("commit")
+	if err := command(ctx, pg, "COMMIT"); err != nil {
+		return err
+	}
+	return d.Finish() //nolint:wrapcheck // the caller says what was being done
+}
+
+// snapshotShape is the layout of Chunk.Snapshot: the server's own text, xmin:xmax:xip_list.
+const snapshotShape = 1
+
+func snapshotPosition(text string) record.Position {
+	return record.Position{Shape: snapshotShape, Data: json.RawMessage(strconv.Quote(text))}
+}
+
+// advise tells what to type about values that were set aside.
+func (s *Source) advise(b *record.Batch) {
+	for i := range b.Rejects {
+		r := &b.Rejects[i]
+		as := "text"
+		if r.Value == "NaN" {
+			as = "numeric"
+		}
+		r.Message += fmt.Sprintf("; types=%s:%s reads the column with all its values", r.Column, as)
+	}
+}
+
+// secure keeps the table from being altered, binds the values of the range, and checks that the columns are still those that were
+// resolved. The lock comes before the snapshot: what is checked is what will be read.
+func (s *Source) secure(ctx context.Context, pg *pgconn.PgConn, t *sourceTable, r keyRange) (snapshot string, err error) {
+	if t.lock != "" {
+		if err := command(ctx, pg, "LOCK TABLE "+t.lock+" IN ACCESS SHARE MODE"); err != nil {
+			return "", err
+		}
+	}
+	list := "pg_catalog.pg_current_snapshot()::text"
+	if t.kind == 'q' {
+		list += ", NULL"
+	} else {
+		list += ", " + shapeSQL(t)
+	}
+	for i := range r.values {
+		list += fmt.Sprintf(", pg_catalog.set_config('leat.v%d', $%d, true)", i, i+1)
+	}
+	rows, err := ask(ctx, pg, "SELECT "+list, r.values...)
+	if err != nil {
+		return "", err
+	}
+	shape := string(rows[0][1])
+	if t.kind == 'q' {
+		if shape, err = queryShape(ctx, pg, t); err != nil {
+			return "", err
+		}
+	}
+	if shape != t.shape {
+		return "", &connector.Error{
+			Class: connector.ClassTransient, Code: "postgres.schema_changed", Doing: "reading from PostgreSQL", Dataset: t.dataset,
+			Err: errors.New("the columns changed while it was being read"), Hint: "run again: the columns are looked up at the start",
+		}
+	}
+	return string(rows[0][0]), nil
+}
+
+func queryShape(ctx context.Context, pg *pgconn.PgConn, t *sourceTable) (string, error) {
+	d, err := pg.Prepare(ctx, "", "SELECT * FROM "+t.from, nil)
+	if err != nil {
+		return "", err //nolint:wrapcheck // the caller says what was being done
+	}
+	var cols []sourceColumn
+	for _, f := range d.Fields {
+		if slices.ContainsFunc(t.cols, func(c sourceColumn) bool { return c.name == f.Name }) {
+			cols = append(cols, sourceColumn{name: f.Name, typ: f.DataTypeOID, mod: f.TypeModifier})
+		}
+	}
+	return shapeOf(cols), nil
+}
+
+// selectSQL is the query of a COPY.
+func (t *sourceTable) selectSQL(where []string, order string) string {
+	exprs := make([]string, len(t.cols))
+	for i, c := range t.cols {
+		exprs[i] = c.expr
+	}
+	return "SELECT " + strings.Join(exprs, ", ") + " FROM " + t.from + t.whereSQL(where) + order
+}
+
+func (t *sourceTable) whereSQL(conditions []string) string {
+	if t.where != "" {
+		conditions = append([]string{"(" + t.where + "\n)"}, conditions...)
+	}
+	if len(conditions) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(conditions, " AND ")
+}
+
+// order makes rows come in the order of the key, where there is one.
+func (t *sourceTable) order() string {
+	if t.mode != byKey {
+		return ""
+	}
+	return " ORDER BY " + t.keyList()
+}
+
+func (t *sourceTable) keyList() string {
+	names := make([]string, len(t.key))
+	for i, k := range t.key {
+		names[i] = ident(k.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// keyRange is a condition with values that are bound as settings of the transaction: COPY takes no parameters.
+type keyRange struct {
+	where  []string
+	values []string
+}
+
+// between is the range of a chunk: behind from, up to and including to.
+func (t *sourceTable) between(rawFrom, rawTo json.RawMessage) (keyRange, error) {
+	var r keyRange
+	from, errF := decodeBound(rawFrom)
+	to, errT := decodeBound(rawTo)
+	if err := errors.Join(errF, errT); err != nil {
+		return r, err
+	}
+	switch t.mode {
+	case byBlock:
+		if from.Block != nil {
+			r.where = append(r.where, fmt.Sprintf("ctid >= '(%d,0)'::tid", *from.Block))
+		}
+		if to.Block != nil {
+			r.where = append(r.where, fmt.Sprintf("ctid < '(%d,0)'::tid", *to.Block))
+		}
+	case byKey:
+		return t.keyBetween(from.Key, to.Key)
+	}
+	return r, nil
+}
+
+// keyBetween leaves NULLs to the last chunk: they are greater than everything.
+func (t *sourceTable) keyBetween(from, to []string) (keyRange, error) {
+	var r keyRange
+	if (from != nil && len(from) != len(t.key)) || (to != nil && len(to) != len(t.key)) {
+		return r, fmt.Errorf("a chunk's end has %d values, the key has %d columns", max(len(from), len(to)), len(t.key))
+	}
+	if from != nil {
+		r.where = append(r.where, t.compare(">", from, &r))
+	}
+	if to != nil {
+		r.where = append(r.where, t.compare("<=", to, &r))
+	}
+	if !t.nulls || (from == nil && to == nil) {
+		return r, nil
+	}
+	some := make([]string, len(t.key))
+	for i, k := range t.key {
+		some[i] = ident(k.name) + " IS NULL"
+	}
+	null := "(" + strings.Join(some, " OR ") + ")"
+	r.where = append(r.where, "NOT "+null)
+	if to == nil {
+		r.where = []string{"((" + strings.Join(r.where, " AND ") + ") OR " + null + ")"}
+	}
+	return r, nil
+}
+
+// compare is a comparison of the key with values, by the server's own order.
+func (t *sourceTable) compare(operator string, values []string, r *keyRange) string {
+	bound := make([]string, len(values))
+	for i, v := range values {
+		bound[i] = fmt.Sprintf("pg_catalog.current_setting('leat.v%d')::%s", len(r.values), t.key[i].cast)
+		r.values = append(r.values, v)
+	}
+	return fmt.Sprintf("(%s) %s (%s)", t.keyList(), operator, strings.Join(bound, ", "))
+}
+
+// holder is a transaction whose snapshot the chunks of a table without a key share.
+type holder struct {
+	conn    *pgx.Conn
+	left    int  // chunks that were planned and have not adopted the snapshot yet
+	planned bool // all of them
+}
+
+// hold exports a snapshot and keeps it until every chunk has adopted it.
+func (s *Source) hold(ctx context.Context) (id string, err error) {
+	conn, err := s.pool.take(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err = s.begin(ctx, conn.PgConn(), ""); err == nil {
+		var rows [][][]byte
+		if rows, err = ask(ctx, conn.PgConn(), "SELECT pg_catalog.pg_export_snapshot()"); err == nil {
+			id = string(rows[0][0])
+		}
+	}
+	if err != nil {
+		s.pool.discard(ctx, conn)
+		return "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holders[id] = &holder{conn: conn}
+	return id, nil
+}
+
+// adopt begins a transaction with the snapshot that the chunk was planned under.
+func (s *Source) adopt(ctx context.Context, pg *pgconn.PgConn, c record.Chunk) error {
+	var id string
+	if err := json.Unmarshal(c.Snapshot.Data, &id); err != nil {
+		return fmt.Errorf("the snapshot of a chunk: %w", err)
+	}
+	err := s.begin(ctx, pg, id)
+	s.release(ctx, id, func(h *holder) { h.left-- })
+	return err
+}
+
+// release changes a holder, and ends its transaction when nobody needs it any more.
+func (s *Source) release(ctx context.Context, id string, change func(*holder)) {
+	s.mu.Lock()
+	h := s.holders[id]
+	if h == nil {
+		s.mu.Unlock()
+		return
+	}
+	change(h)
+	over := h.planned && h.left <= 0
+	if over {
+		delete(s.holders, id)
+	}
+	s.mu.Unlock()
+	if !over {
+		return
+	}
+	if err := command(ctx, h.conn.PgConn(), "COMMIT"); err != nil {
+		s.pool.discard(ctx, h.conn)
+		return
+	}
+	s.pool.put(ctx, h.conn)
+}
