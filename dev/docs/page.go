@@ -182,7 +182,8 @@ func types(b *bytes.Buffer, rules []connector.TypeRule) {
 	}
 	b.WriteString("\n## Types\n\n" +
 		"Exact: every value comes out as it went in. Checked: every value within the limits does, and one outside is refused, or\n" +
-		"handled as the pipeline says, never changed quietly. Inexact: refused before anything is written, unless the pipeline declares what to do.\n")
+		"handled as the pipeline says, never changed quietly. Inexact: refused before anything is written, unless the pipeline\n" +
+		"declares what to do.\n")
 	part := func(title, left, right string, in func(connector.TypeRule) bool, cells func(connector.TypeRule) (string, string)) {
 		rows := [][]string{{left, right, "Fidelity", "Note"}}
 		for _, r := range rules {

@@ -58,7 +58,8 @@ Name in pipeline files: ` + "`sample`" + `. Selected by ` + "`sample:`, `*.s`" +
 ## Types
 
 Exact: every value comes out as it went in. Checked: every value within the limits does, and one outside is refused, or
-handled as the pipeline says, never changed quietly. Inexact: refused before anything is written, unless the pipeline declares what to do.
+handled as the pipeline says, never changed quietly. Inexact: refused before anything is written, unless the pipeline
+declares what to do.
 
 ### Reading
 

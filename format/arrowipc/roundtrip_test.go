@@ -217,7 +217,7 @@ func TestDamagedBytes(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, o := range []arrowipc.Options{{File: true}, {File: true, Compression: "zstd"}} {
 		data := write(t, o, b.Schema, b)
-		for n := range 600 {
+		for n := range 150 {
 			damaged := bytes.Clone(data)
 			at := r.IntN(len(damaged))
 			if n%2 == 0 {

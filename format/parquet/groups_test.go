@@ -378,7 +378,7 @@ func TestDamagedBytes(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, o := range []parquet.Options{{}, {Compression: "none"}} {
 		data := write(t, o, b.Schema, b)
-		for n := range 300 {
+		for n := range 100 {
 			damaged := bytes.Clone(data)
 			at := r.IntN(len(damaged))
 			if n%2 == 0 {

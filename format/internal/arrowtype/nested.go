@@ -211,8 +211,8 @@ func (b *arrays) storage(arr arrow.Array, to arrow.ExtensionType, leaf arrow.Arr
 	if err != nil {
 		return nil, err
 	}
-	elems := array.NewData(st.Field(2).Type, arr.Len(), []*memory.Buffer{nil, memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(offsets))},
-		[]arrow.ArrayData{values.Data()}, 0, 0)
+	elemEnds := memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(offsets))
+	elems := array.NewData(st.Field(2).Type, arr.Len(), []*memory.Buffer{nil, elemEnds}, []arrow.ArrayData{values.Data()}, 0, 0)
 	children := []arrow.ArrayData{ints(0, b.dims), ints(1, b.lower), elems}
 	return array.MakeFromData(array.NewData(st, arr.Len(), []*memory.Buffer{validity(arr)}, children, arr.NullN(), 0)), nil
 }
