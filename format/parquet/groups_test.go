@@ -462,10 +462,10 @@ func TestWriterMemoryIsBounded(t *testing.T) {
 		}
 		total = counter.n
 	})
-	if total < 100<<20 {
+	if total < 80<<20 {
 		t.Fatalf("only %d bytes were written", total)
 	}
-	if most > groupBytes+64<<20 {
+	if most > groupBytes+56<<20 {
 		t.Errorf("%d MB were live with row groups of %d MB", most>>20, groupBytes>>20)
 	}
 }
