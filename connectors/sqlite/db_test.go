@@ -41,3 +41,11 @@ func query(t testing.TB, path, sql string) []string {
 	}
 	return out
 }
+
+// begin takes the write lock.
+func begin(t testing.TB, c *zombie.Conn) {
+	t.Helper()
+	if err := sqlitex.ExecuteTransient(c, "BEGIN EXCLUSIVE", nil); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -140,33 +139,23 @@ func decimalShapes(t typeName) []shape {
 	return []shape{parsedShape(decimalType(p, s), ints|reals), numericShape(), stringShape()}
 }
 
-// forced is the shape that the option types asks for.
+// forced is the shape that the option types asks for: a name as record.ParseType reads it, or one of SQL's.
 func forced(name string) (shape, error) {
 	switch strings.ToLower(name) {
 	case "text", "string":
 		return anyTextShape(), nil
 	case "binary", "blob", "bytes":
 		return bytesShape(), nil
-	case "int", "int64", "integer", "bigint":
+	case "int64", "int", "integer", "bigint":
 		return int64Shape(), nil
-	case "float", "float64", "double", "real":
+	case "float64", "float", "double", "real":
 		return float64Shape(), nil
-	case "numeric":
-		return parsedShape(record.NumericType(), ints|reals|texts), nil
 	case "bool", "boolean":
 		return boolShape(), nil
-	case "date":
-		return parsedShape(record.InfiniteDateType(), texts), nil
-	case "time":
-		return parsedShape(arrow.FixedWidthTypes.Time64us, texts), nil
-	case "timestamp", "datetime":
-		return parsedShape(record.InfiniteTimestampType(false), texts), nil
-	case "timestamptz":
-		return parsedShape(record.InfiniteTimestampType(true), texts), nil
-	case "uuid":
-		return parsedShape(record.UUIDType(), texts), nil
-	case "json":
-		return parsedShape(record.JSONType(), ints|reals|texts), nil
 	}
-	return shape{}, fmt.Errorf("unknown type %q: want text, binary, int, float, numeric, bool, date, time, timestamp, timestamptz, uuid or json", name)
+	dt, err := record.ParseType(strings.ToLower(name))
+	if err != nil {
+		return shape{}, err
+	}
+	return parsedShape(dt, ints|reals|texts), nil
 }
