@@ -449,7 +449,7 @@ func TestWriterMemoryIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range 32 {
+		for i := range 50 {
 			if err := w.Write(b); err != nil {
 				t.Fatal(err)
 			}
@@ -462,10 +462,10 @@ func TestWriterMemoryIsBounded(t *testing.T) {
 		}
 		total = counter.n
 	})
-	if total < 80<<20 {
+	if total < 120<<20 {
 		t.Fatalf("only %d bytes were written", total)
 	}
-	if most > groupBytes+56<<20 {
+	if most > groupBytes+80<<20 {
 		t.Errorf("%d MB were live with row groups of %d MB", most>>20, groupBytes>>20)
 	}
 }
