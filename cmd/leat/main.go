@@ -49,8 +49,9 @@ func signals() <-chan struct{} {
 const (
 	// gcPercent lets garbage grow to four times what lives: batches are short-lived and what lives is small.
 	gcPercent = 400
-	// memoryLimit is where collection gets eager, so that a bulk copy stays well below 256 MB.
-	memoryLimit = 160 << 20
+	// memoryLimit is where collection gets eager, so that a bulk copy stays below 256 MB with all that is no Go memory: the program
+	// itself, SQLite, DuckDB.
+	memoryLimit = 112 << 20
 )
 
 // tuneMemory sets the garbage collector to bulk copies, unless the user set it.
