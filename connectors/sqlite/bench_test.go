@@ -1,0 +1,127 @@
+package sqlite_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/decimal128"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/record"
+)
+
+const benchRows = 131_072
+
+func benchSchema() *record.Schema {
+	return &record.Schema{Dataset: "t", Key: []int{0}, Columns: arrow.NewSchema([]arrow.Field{
+		{Name: "id", Type: arrow.PrimitiveTypes.Int64}, {Name: "qty", Type: arrow.PrimitiveTypes.Int32},
+		{Name: "price", Type: arrow.PrimitiveTypes.Float64}, {Name: "amount", Type: &arrow.Decimal128Type{Precision: 12, Scale: 2}},
+		{Name: "name", Type: arrow.BinaryTypes.String}, {Name: "at", Type: record.InstantType()},
+	}, nil)}
+}
+
+// benchBatches are rows in batches of 8,192; keys in order, or shuffled.
+func benchBatches(s *record.Schema, keys []int64) []*record.Batch {
+	rb := array.NewRecordBuilder(memory.DefaultAllocator, s.Columns)
+	var out []*record.Batch
+	for i, k := range keys {
+		rb.Field(0).(*array.Int64Builder).Append(k)
+		rb.Field(1).(*array.Int32Builder).Append(int32(k % 1000))
+		rb.Field(2).(*array.Float64Builder).Append(float64(k)*0.37 + 1)
+		rb.Field(3).(*array.Decimal128Builder).Append(decimal128.FromI64(k * 31))
+		rb.Field(4).(*array.StringBuilder).Append(fmt.Sprintf("customer name number %d", k))
+		rb.Field(5).(*array.TimestampBuilder).Append(arrow.Timestamp(1704067200000000 + k*1000000))
+		if (i+1)%8192 == 0 || i+1 == len(keys) {
+			out = append(out, &record.Batch{Schema: s, Rows: rb.NewRecordBatch()})
+		}
+	}
+	return out
+}
+
+func benchKeys(shuffled bool) []int64 { //nolint:revive // a benchmark's two forms
+	keys := make([]int64, benchRows)
+	for i := range keys {
+		keys[i] = int64(i)
+	}
+	if shuffled {
+		rand.New(rand.NewPCG(1, 2)).Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	}
+	return keys
+}
+
+func benchWrite(b *testing.B, path string, mode connector.WriteMode, batches []*record.Batch) {
+	b.Helper()
+	snk, err := sinkOf(path).Open(testEnv(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := snk.Start(b.Context(), connector.SinkStart{Mode: mode, Run: "r"}); err != nil {
+		b.Fatal(err)
+	}
+	for i, batch := range batches {
+		if err := snk.Write(b.Context(), batch); err != nil {
+			b.Fatal(err)
+		}
+		if i%8 == 7 || i == len(batches)-1 {
+			if err := snk.(connector.PositionStore).Commit(b.Context(), record.Progress{Run: "r"}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	if err := snk.Close(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func BenchmarkInsert(b *testing.B) {
+	batches := benchBatches(benchSchema(), benchKeys(false))
+	b.ReportAllocs()
+	for b.Loop() {
+		benchWrite(b, filepath.Join(b.TempDir(), "t.db"), connector.Append, batches)
+	}
+	b.ReportMetric(float64(benchRows*b.N)/b.Elapsed().Seconds(), "rows/s")
+}
+
+func BenchmarkUpsertRandom(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "t.db")
+	benchWrite(b, path, connector.Append, benchBatches(benchSchema(), benchKeys(false)))
+	batches := benchBatches(benchSchema(), benchKeys(true))
+	b.ReportAllocs()
+	for b.Loop() {
+		benchWrite(b, path, connector.Upsert, batches)
+	}
+	b.ReportMetric(float64(benchRows*b.N)/b.Elapsed().Seconds(), "rows/s")
+}
+
+func BenchmarkRead(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "t.db")
+	benchWrite(b, path, connector.Append, benchBatches(benchSchema(), benchKeys(false)))
+	for _, scan := range []string{"0", "200000"} {
+		b.Run("scan="+scan, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				src, err := sourceOf(path, map[string]string{"table": "t", "scan": scan}).Open(testEnv(b))
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := src.Start(b.Context(), connector.SourceStart{}); err != nil {
+					b.Fatal(err)
+				}
+				for {
+					if _, err := src.Read(b.Context(), connector.Limit{Rows: 8192, Bytes: 16 << 20}); err != nil {
+						break
+					}
+				}
+				if err := src.Close(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(benchRows*b.N)/b.Elapsed().Seconds(), "rows/s")
+		})
+	}
+}
