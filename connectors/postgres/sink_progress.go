@@ -1,0 +1,167 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/record"
+)
+
+// The table that keeps every lane's progress and fence: a persisted format, see docs/formats/postgres-progress.md.
+const (
+	progressTable = "leat.progress"
+	progressDDL   = `CREATE SCHEMA IF NOT EXISTS leat;
+CREATE TABLE IF NOT EXISTS leat.progress (
+	pipeline text NOT NULL,
+	lane text NOT NULL,
+	fence numeric(20,0) NOT NULL,
+	run text NOT NULL DEFAULT '',
+	progress json,
+	seeded text[] NOT NULL DEFAULT '{}',
+	updated timestamptz NOT NULL DEFAULT now(),
+	PRIMARY KEY (pipeline, lane)
+);
+COMMENT ON TABLE leat.progress IS 'How far each pipeline got. Written in the same transaction as the rows: do not edit.'`
+	// setupLock serialises the creation of helper objects, which IF NOT EXISTS alone does not.
+	setupLock = 0x6c656174 // "leat"
+)
+
+var errFenced = errors.New("another owner of this pipeline has taken over")
+
+// lane is the row of the progress table that a sink owns.
+type lane struct {
+	pipeline, name string
+	fence          uint64
+}
+
+func (l lane) where() string {
+	return fmt.Sprintf("pipeline = %s AND lane = %s", literal(l.pipeline), literal(l.name))
+}
+
+// raiseSQL makes the lane's row exist with this fence; it returns no row where a higher one was seen.
+func (l lane) raiseSQL() string {
+	return fmt.Sprintf(`INSERT INTO %s AS p (pipeline, lane, fence) VALUES (%s, %s, %d)
+ON CONFLICT (pipeline, lane) DO UPDATE SET fence = EXCLUDED.fence, updated = now() WHERE p.fence <= EXCLUDED.fence
+RETURNING to_json(true)`, progressTable, literal(l.pipeline), literal(l.name), l.fence)
+}
+
+// saveSQL stores progress where the fence still is the lane's own, or else fails: a division by zero that [fencedError]
+// recognises, so that the check, the progress and the COMMIT behind it are one message, and a process that is paused in between
+// holds no lock.
+func (l lane) saveSQL(p record.Progress) (string, error) {
+	var doc strings.Builder
+	enc := json.NewEncoder(&doc)
+	enc.SetEscapeHTML(false) // positions come back byte for byte
+	if err := enc.Encode(p); err != nil {
+		return "", fmt.Errorf("writing progress as JSON: %w", err)
+	}
+	return fmt.Sprintf(`WITH mine AS (UPDATE %s SET run = %s, progress = %s, updated = now() WHERE %s AND fence = %d RETURNING 1)
+SELECT 1/count(*) FROM mine`, progressTable, literal(p.Run), literal(strings.TrimSpace(doc.String())), l.where(), l.fence), nil
+}
+
+// holdSQL fails like saveSQL where the fence is no longer the lane's own; it holds the row until the transaction ends.
+func (l lane) holdSQL() string {
+	return fmt.Sprintf(`WITH mine AS (SELECT 1 FROM %s WHERE %s AND fence = %d FOR SHARE) SELECT 1/count(*) FROM mine`,
+		progressTable, l.where(), l.fence)
+}
+
+// fencedError reports whether err is what saveSQL and holdSQL fail with.
+func fencedError(err error) bool {
+	e, ok := serverError(err)
+	return ok && e.Code == "22012"
+}
+
+func fenced(doing string) error {
+	return &connector.Error{
+		Class: connector.ClassFenced, Code: "postgres.fenced", Doing: doing, Err: errFenced,
+		Hint: "stop this process: its writes have no effect; the owner with the higher fence goes on",
+	}
+}
+
+// raise makes the progress table and the lane's row exist and raises its fence.
+func (s *Sink) raise(ctx context.Context) error {
+	var mine bool
+	ok, err := s.db.query(ctx, "fence", s.lane.raiseSQL(), &mine)
+	if e, server := serverError(err); server && (e.Code == "42P01" || e.Code == "3F000") { // no such table, no such schema
+		setup := fmt.Sprintf("BEGIN; SELECT pg_advisory_xact_lock(%d);\n%s;\nCOMMIT", setupLock, progressDDL)
+		if _, err := s.db.exec(ctx, "setup", setup); err != nil {
+			_, _ = s.db.exec(ctx, "rollback", "ROLLBACK") // the first error says why
+			return progressDenied(s.cfg.wrap("creating "+progressTable, err), err)
+		}
+		ok, err = s.db.query(ctx, "fence", s.lane.raiseSQL(), &mine)
+	}
+	if err != nil {
+		return progressDenied(s.cfg.wrap("raising the fence in "+progressTable, err), err)
+	}
+	if !ok {
+		return fenced("starting " + s.lane.pipeline)
+	}
+	return nil
+}
+
+// progressDenied adds to an error about missing privileges what an administrator types.
+func progressDenied(wrapped, cause error) error {
+	e, ok := serverError(cause)
+	if !ok || e.Code != "42501" {
+		return wrapped
+	}
+	return &connector.Error{
+		Class: connector.ClassConfig, Code: "postgres.privilege", Doing: "keeping progress in " + progressTable, Err: cause,
+		Hint: progressGrant,
+	}
+}
+
+const progressGrant = `as an administrator: CREATE SCHEMA IF NOT EXISTS leat; GRANT USAGE, CREATE ON SCHEMA leat TO <the sink's user>; ` +
+	`and where leat.progress exists: GRANT SELECT, INSERT, UPDATE ON leat.progress TO <the sink's user>`
+
+// Committed implements connector.PositionStore.
+func (s *Sink) Committed(ctx context.Context) (record.Progress, bool, error) {
+	var p record.Progress
+	if err := s.usable("reading progress"); err != nil {
+		return p, false, err
+	}
+	ok, err := s.db.query(ctx, "progress", "SELECT progress FROM "+progressTable+" WHERE "+s.lane.where(), &p)
+	if err != nil {
+		return record.Progress{}, false, s.poison(ctx, s.cfg.wrap("reading "+progressTable, err))
+	}
+	return p, ok, nil
+}
+
+// Seeded implements connector.Seeder.
+func (s *Sink) Seeded(ctx context.Context, datasets []string) ([]string, error) {
+	if err := s.usable("reading what is seeded"); err != nil {
+		return nil, err
+	}
+	var done []string
+	if _, err := s.db.query(ctx, "seeded", "SELECT to_json(seeded) FROM "+progressTable+" WHERE "+s.lane.where(), &done); err != nil {
+		return nil, s.poison(ctx, s.cfg.wrap("reading "+progressTable, err))
+	}
+	known := make(map[string]bool, len(done))
+	for _, d := range done {
+		known[d] = true
+	}
+	var missing []string
+	for _, d := range datasets {
+		if !known[d] {
+			missing = append(missing, d)
+		}
+	}
+	return missing, nil
+}
+
+// MarkSeeded implements connector.Seeder. The mark is durable with the next commit, or at once where no transaction is open.
+func (s *Sink) MarkSeeded(ctx context.Context, dataset string) error {
+	if err := s.usable("marking a dataset as seeded"); err != nil {
+		return err
+	}
+	sql := fmt.Sprintf("UPDATE %s SET seeded = seeded || %s::text WHERE %s AND fence = %d AND NOT %s = ANY (seeded)",
+		progressTable, literal(dataset), s.lane.where(), s.lane.fence, literal(dataset))
+	if _, err := s.db.exec(ctx, "seeded", sql); err != nil {
+		return s.poison(ctx, s.cfg.wrap("marking "+dataset+" as seeded", err))
+	}
+	return nil
+}
