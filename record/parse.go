@@ -1,14 +1,13 @@
 package record
 
 import (
-	"bytes"
-	"encoding/base64"
+	"cmp"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
+	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,13 +106,23 @@ func parseExtText(b, st array.Builder, s string) error {
 			st.Append(arrow.Date32(v))
 			return nil
 		}
-		return parseScalar(st, s)
+		v, err := parseDate32(s)
+		if err != nil || InfiniteDate(v) != 0 {
+			return cmp.Or(err, fmt.Errorf("date %q is what stands for infinity", s))
+		}
+		st.Append(arrow.Date32(v))
+		return nil
 	case *array.TimestampBuilder:
 		if v, ok := parseInfinity(s, math.MinInt64, math.MaxInt64); ok {
 			st.Append(arrow.Timestamp(v))
 			return nil
 		}
-		return parseScalar(st, s)
+		v, err := parseTimestamp(st, s)
+		if err != nil || InfiniteTimestamp(v) != 0 {
+			return cmp.Or(err, fmt.Errorf("timestamp %q is what stands for infinity", s))
+		}
+		st.Append(arrow.Timestamp(v))
+		return nil
 	case *array.FixedSizeBinaryBuilder:
 		if _, ours := b.Type().(*ExtType); ours {
 			v, err := ParseInterval(s)
@@ -163,12 +172,50 @@ func parseExtString(b array.Builder, st *array.StringBuilder, s string) error {
 		if err := CheckJSON([]byte(s)); err != nil {
 			return err
 		}
-	case t.Kind == Bits && strings.Trim(s, "01") != "":
-		return fmt.Errorf("%q is no bit string", s)
+	case t.Kind == Bits:
+		if err := checkBits(t, s); err != nil {
+			return err
+		}
+	case t.Kind == Network:
+		if err := checkNetwork(t.Name, s); err != nil {
+			return err
+		}
 	case t.Kind == Enum && t.Labels != nil && !slices.Contains(t.Labels, s):
 		return fmt.Errorf("%q is no label of %s: %q", s, t.Name, t.Labels)
 	}
 	st.Append(s)
+	return nil
+}
+
+func checkBits(t Type, s string) error {
+	switch n := len(s); {
+	case strings.Trim(s, "01") != "":
+		return fmt.Errorf("%q is no bit string", s)
+	case t.Width > 0 && (n > t.Width || (n < t.Width && !t.Varying)):
+		return fmt.Errorf("bit string of length %d does not fit %s", n, FormatType(t.Arrow))
+	}
+	return nil
+}
+
+// checkNetwork checks an address of a known kind.
+func checkNetwork(kind, s string) error {
+	ok := true
+	switch kind {
+	case "inet", "cidr":
+		address, _, masked := strings.Cut(s, "/")
+		ip, err := netip.ParseAddr(address)
+		ok = err == nil && ip.Zone() == ""
+		if ok && (masked || kind == "cidr") {
+			prefix, err := netip.ParsePrefix(s)
+			ok = err == nil && (kind == "inet" || prefix.Masked() == prefix)
+		}
+	case "macaddr", "macaddr8":
+		mac, err := net.ParseMAC(s)
+		ok = err == nil && len(mac) == map[string]int{"macaddr": 6, "macaddr8": 8}[kind]
+	}
+	if !ok {
+		return fmt.Errorf("%q is no %s address", s, kind)
+	}
 	return nil
 }
 
@@ -178,7 +225,7 @@ const maxNumericDigits = 150_000
 // CanonicalNumeric returns the canonical text of a number: an optional minus, digits without leading zeros, and, where there is
 // a point, the digits behind it as they are. It reads exponents, a plus sign, and NaN, Infinity, inf in any case.
 func CanonicalNumeric(s string) (string, error) {
-	bad := fmt.Errorf("%q is no number", s)
+	bad := func() error { return fmt.Errorf("%q is no number", s) }
 	switch strings.ToLower(s) {
 	case "nan":
 		return "NaN", nil
@@ -195,13 +242,13 @@ func CanonicalNumeric(s string) (string, error) {
 	if at := strings.IndexAny(body, "eE"); at >= 0 {
 		var err error
 		if exp, err = strconv.Atoi(body[at+1:]); err != nil || exp > maxNumericDigits || exp < -maxNumericDigits {
-			return "", bad
+			return "", bad()
 		}
 		body = body[:at]
 	}
 	whole, frac, _ := strings.Cut(body, ".")
 	if whole+frac == "" || strings.Trim(whole+frac, "0123456789") != "" {
-		return "", bad
+		return "", bad()
 	}
 	if exp > 0 {
 		frac += strings.Repeat("0", max(0, exp-len(frac)))
@@ -230,6 +277,9 @@ func unscaled(canonical string, scale int32) (string, bool) {
 	whole, frac, _ := strings.Cut(canonical, ".")
 	if scale < 0 {
 		keep := len(whole) + int(scale)
+		if whole == "0" && strings.Trim(frac, "0") == "" {
+			return "0", true
+		}
 		if strings.Trim(frac, "0") != "" || keep < 0 || strings.Trim(whole[keep:], "0-") != "" {
 			return "", false
 		}
@@ -318,6 +368,11 @@ func parseFloat(s string, bits int, add func(float64)) error {
 	if err != nil || strings.ContainsAny(s, "xX_") {
 		return fmt.Errorf("%q is no number of float%d", s, bits)
 	}
+	if v == 0 && strings.ContainsAny(s, "123456789") {
+		if mantissa, _, _ := strings.Cut(strings.ToLower(s), "e"); strings.ContainsAny(mantissa, "123456789") {
+			return fmt.Errorf("%q is too small for float%d: it would become zero", s, bits)
+		}
+	}
 	add(v)
 	return nil
 }
@@ -357,7 +412,7 @@ func parseDecimal256(b *array.Decimal256Builder, s string) error {
 func parseTemporal(b array.Builder, s string) error {
 	switch b := b.(type) {
 	case *array.Date32Builder:
-		days, err := ParseDate(s)
+		days, err := parseDate32(s)
 		if err != nil {
 			return err
 		}
@@ -375,13 +430,9 @@ func parseTemporal(b array.Builder, s string) error {
 		}
 		b.Append(arrow.Time64(v))
 	case *array.TimestampBuilder:
-		t := b.Type().(*arrow.TimestampType) //nolint:forcetypeassert // by construction
-		v, zoned, err := ParseTimestamp(s, t.Unit)
+		v, err := parseTimestamp(b, s)
 		if err != nil {
 			return err
-		}
-		if zoned != (t.TimeZone != "") {
-			return fmt.Errorf("timestamp %q: a zone is given and the column is zone-less, or the other way round", s)
 		}
 		b.Append(arrow.Timestamp(v))
 	case *array.DurationBuilder:
@@ -394,6 +445,23 @@ func parseTemporal(b array.Builder, s string) error {
 		return fmt.Errorf("reading text as %s is not supported", b.Type())
 	}
 	return nil
+}
+
+func parseDate32(s string) (int32, error) {
+	days, err := ParseDate(s)
+	if err == nil && days != int64(int32(days)) {
+		err = fmt.Errorf("date %q is out of the range of 32-bit days since 1970", s)
+	}
+	return int32(days), err
+}
+
+func parseTimestamp(b *array.TimestampBuilder, s string) (int64, error) {
+	t := b.Type().(*arrow.TimestampType) //nolint:forcetypeassert // by construction
+	v, zoned, err := ParseTimestamp(s, t.Unit)
+	if err == nil && zoned != (t.TimeZone != "") {
+		err = fmt.Errorf("timestamp %q: a zone is given and the column is zone-less, or the other way round", s)
+	}
+	return v, err
 }
 
 func parseDuration(s string, u arrow.TimeUnit) (int64, error) {
@@ -414,13 +482,14 @@ func parseDuration(s string, u arrow.TimeUnit) (int64, error) {
 			continue
 		}
 		body = rest
+		num, minus := strings.CutPrefix(num, "-")
 		whole, frac, hasFrac := strings.Cut(num, ".")
 		n, err := parseDigits(whole)
 		f, errF := parseFraction(frac, digits)
 		if err != nil || errF != nil || (hasFrac && unit.seconds != 1) {
 			return 0, bad
 		}
-		if neg {
+		if neg != minus {
 			n, f = -n, -f
 		}
 		if total, ok = addChecked(n, unit.seconds*per, total+f); !ok {
@@ -431,300 +500,4 @@ func parseDuration(s string, u arrow.TimeUnit) (int64, error) {
 		return 0, bad
 	}
 	return total, nil
-}
-
-// maxJSONDepth bounds how deeply documents may nest: deeper ones are an error, not a crash.
-const maxJSONDepth = 1_000
-
-// CheckJSON reports what is wrong with one JSON document: its syntax, more nesting than 1,000 levels, bytes that are no UTF-8, or
-// half of a surrogate pair.
-func CheckJSON(doc []byte) error {
-	if !utf8.Valid(doc) {
-		return errors.New("JSON document is not valid UTF-8")
-	}
-	depth, inString := 0, false
-	for i := 0; i < len(doc); i++ {
-		switch c := doc[i]; {
-		case inString && c == '\\':
-			n, err := escapeLength(doc[i:])
-			if err != nil {
-				return err
-			}
-			i += n - 1
-		case c == '"':
-			inString = !inString
-		case !inString && (c == '[' || c == '{'):
-			if depth++; depth > maxJSONDepth {
-				return fmt.Errorf("JSON document nests deeper than %d levels", maxJSONDepth)
-			}
-		case !inString && (c == ']' || c == '}'):
-			depth--
-		}
-	}
-	if !json.Valid(doc) {
-		var v any
-		return fmt.Errorf("invalid JSON: %w", json.Unmarshal(doc, &v))
-	}
-	return nil
-}
-
-// escapeLength returns how many bytes an escape sequence takes; a lone surrogate is an error.
-func escapeLength(s []byte) (int, error) {
-	unit := func(s []byte) (uint64, bool) {
-		if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
-			return 0, false
-		}
-		v, err := strconv.ParseUint(string(s[2:6]), 16, 16)
-		return v, err == nil
-	}
-	first, ok := unit(s)
-	switch {
-	case !ok:
-		return 2, nil
-	case first >= 0xDC00 && first <= 0xDFFF:
-		return 0, fmt.Errorf("JSON string has half of a surrogate pair: %s", s[:6])
-	case first < 0xD800 || first > 0xDBFF:
-		return 6, nil
-	}
-	if second, ok := unit(s[6:]); !ok || second < 0xDC00 || second > 0xDFFF {
-		return 0, fmt.Errorf("JSON string has half of a surrogate pair: %s", s[:6])
-	}
-	return 12, nil
-}
-
-// ParseJSON appends to b the value that a JSON document is, see AppendJSON; null appends a null. Numbers are read from their
-// literals, so that no digit is lost; a number never becomes text of a number column's neighbour, nor a string a number, except for
-// NaN and the infinities. Nothing is appended to scalar builders where it returns an error; after an error on a nested builder the
-// builder must be thrown away.
-func ParseJSON(b array.Builder, doc []byte) error {
-	if st, ext := storageBuilder(b); ext && arrow.TypeEqual(b.Type(), JSONType()) {
-		return parseExtText(b, st, string(bytes.TrimSpace(doc)))
-	}
-	dec := json.NewDecoder(bytes.NewReader(doc))
-	dec.UseNumber()
-	var v any
-	if err := dec.Decode(&v); err != nil {
-		return fmt.Errorf("invalid JSON: %w", err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("invalid JSON: more than one value")
-	}
-	return appendAny(b, v)
-}
-
-// appendAny appends a decoded JSON value; numbers are json.Number.
-func appendAny(b array.Builder, v any) error {
-	if v == nil {
-		b.AppendNull()
-		return nil
-	}
-	switch b := b.(type) {
-	case *array.MapBuilder:
-		return appendAnyMap(b, v)
-	case *array.ListBuilder:
-		list, ok := v.([]any)
-		if !ok {
-			return mismatch(v, "array")
-		}
-		b.Append(true)
-		return appendEach(b.ValueBuilder(), list)
-	case *array.StructBuilder:
-		return appendAnyStruct(b, v)
-	case *array.BinaryBuilder:
-		raw, err := fromBase64(v)
-		if err != nil {
-			return err
-		}
-		b.Append(raw)
-		return nil
-	case *array.FixedSizeBinaryBuilder:
-		raw, err := fromBase64(v)
-		if err != nil {
-			return err
-		}
-		return appendFixed(b, raw)
-	}
-	if t, ok := b.Type().(*ExtType); ok && t.name == extArray {
-		return appendAnyArray(b, v)
-	}
-	return appendAnyScalar(b, v)
-}
-
-func appendEach(b array.Builder, list []any) error {
-	for _, e := range list {
-		if err := appendAny(b, e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func mismatch(v any, want string) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		b = []byte(fmt.Sprint(v))
-	}
-	return fmt.Errorf("JSON value %s: want a JSON %s", b, want)
-}
-
-func fromBase64(v any) ([]byte, error) {
-	s, ok := v.(string)
-	if !ok {
-		return nil, mismatch(v, "string of base64")
-	}
-	raw, err := base64.StdEncoding.DecodeString(s)
-	if err != nil {
-		return nil, fmt.Errorf("%q is no base64: %w", s, err)
-	}
-	return raw, nil
-}
-
-func appendAnyMap(b *array.MapBuilder, v any) error {
-	list, ok := v.([]any)
-	if !ok {
-		return mismatch(v, "array of [key, value]")
-	}
-	b.Append(true)
-	for _, e := range list {
-		pair, ok := e.([]any)
-		if !ok || len(pair) != 2 || pair[0] == nil {
-			return mismatch(e, "pair [key, value]")
-		}
-		if err := appendAny(b.KeyBuilder(), pair[0]); err != nil {
-			return err
-		}
-		if err := appendAny(b.ItemBuilder(), pair[1]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func appendAnyStruct(b *array.StructBuilder, v any) error {
-	obj, ok := v.(map[string]any)
-	if !ok {
-		return mismatch(v, "object")
-	}
-	st := b.Type().(*arrow.StructType) //nolint:forcetypeassert // by construction
-	b.Append(true)
-	known := 0
-	for i, f := range st.Fields() {
-		fv, present := obj[f.Name]
-		if present {
-			known++
-		}
-		if err := appendAny(b.FieldBuilder(i), fv); err != nil {
-			return fmt.Errorf("field %q: %w", f.Name, err)
-		}
-	}
-	if known < len(obj) {
-		return fmt.Errorf("object has fields that %s lacks", st)
-	}
-	return nil
-}
-
-func appendAnyArray(b array.Builder, v any) error {
-	ab, err := NewArrayBuilder(b)
-	if err != nil {
-		return err
-	}
-	var lower []int32
-	if obj, ok := v.(map[string]any); ok {
-		if err := appendLower(&lower, obj["lower"]); err != nil {
-			return err
-		}
-		v = obj["values"]
-	}
-	list, ok := v.([]any)
-	if !ok {
-		return mismatch(v, "array")
-	}
-	dims, flat, err := flatten(list)
-	if err != nil {
-		return err
-	}
-	if lower == nil {
-		for range dims {
-			lower = append(lower, 1)
-		}
-	}
-	if len(lower) != len(dims) {
-		return fmt.Errorf("array has %d dimensions and %d lower bounds", len(dims), len(lower))
-	}
-	ab.Append(dims, lower)
-	return appendEach(ab.Elements(), flat)
-}
-
-func appendLower(dst *[]int32, v any) error {
-	list, ok := v.([]any)
-	if !ok {
-		return mismatch(v, `object {"lower":[…],"values":[…]}`)
-	}
-	for _, e := range list {
-		n, err := strconv.ParseInt(fmt.Sprint(e), 10, 32)
-		if err != nil {
-			return mismatch(e, "whole number")
-		}
-		*dst = append(*dst, int32(n))
-	}
-	return nil
-}
-
-// flatten returns the shape of nested arrays and their elements in row-major order. Ragged ones are refused: arrays are boxes.
-func flatten(list []any) (dims []int32, flat []any, err error) {
-	if len(list) == 0 {
-		return nil, nil, nil
-	}
-	dims = []int32{int32(len(list))}
-	if _, nested := list[0].([]any); !nested {
-		for _, e := range list {
-			if _, nested := e.([]any); nested {
-				return nil, nil, mismatch(list, "array whose rows have the same length")
-			}
-		}
-		return dims, list, nil
-	}
-	var inner []int32
-	for i, e := range list {
-		sub, ok := e.([]any)
-		if !ok {
-			return nil, nil, mismatch(list, "array whose rows have the same length")
-		}
-		d, f, err := flatten(sub)
-		if err != nil {
-			return nil, nil, err
-		}
-		if i == 0 {
-			inner = d
-		}
-		if len(d) == 0 || fmt.Sprint(d) != fmt.Sprint(inner) {
-			return nil, nil, mismatch(list, "array whose rows have the same length")
-		}
-		flat = append(flat, f...)
-	}
-	return append(dims, inner...), flat, nil
-}
-
-func appendAnyScalar(b array.Builder, v any) error {
-	t, err := TypeOf(b.Type())
-	if err != nil {
-		return err
-	}
-	switch v := v.(type) {
-	case bool:
-		if t.Kind == Bool {
-			return ParseText(b, strconv.FormatBool(v))
-		}
-	case json.Number:
-		if t.Kind >= Int8 && t.Kind <= Numeric {
-			return ParseText(b, string(v))
-		}
-	case string:
-		special := v == "NaN" || v == "Infinity" || v == "-Infinity"
-		number := t.Kind >= Int8 && t.Kind <= Numeric
-		if t.Kind != Bool && (!number || special) {
-			return ParseText(b, v)
-		}
-	}
-	return mismatch(v, "value of type "+t.String())
 }

@@ -92,8 +92,10 @@ func appendExtText(dst []byte, a array.ExtensionArray, i int) []byte {
 			return AppendInterval(dst, IntervalOf(s.Value(i)))
 		}
 		return AppendUUID(dst, s.Value(i))
+	case *array.Struct:
+		return appendJSONArray(dst, ArrayOf(a, i))
 	default:
-		return AppendJSON(dst, a, i)
+		return append(dst, s.ValueStr(i)...) // not of the vocabulary
 	}
 }
 
@@ -175,32 +177,36 @@ func appendUnscaled(dst []byte, digits string, scale int32) []byte {
 	return append(dst, digits...)
 }
 
-// appendDuration appends an ISO 8601 duration of hours, minutes and seconds with one sign: -PT0.000001S.
+// appendDuration appends an ISO 8601 duration of hours, minutes and seconds, each with the sign: PT-1H-0.5S. It is the form that the
+// same amount has as an interval.
 func appendDuration(dst []byte, v int64, u arrow.TimeUnit) []byte {
 	per, digits := unitsPerSecond(u)
-	abs := uint64(v)
-	if v < 0 {
-		dst, abs = append(dst, '-'), -abs
-	}
 	dst = append(dst, "PT"...)
-	sec, frac := abs/uint64(per), int64(abs%uint64(per))
-	if h := sec / 3600; h > 0 {
-		dst = append(strconv.AppendUint(dst, h, 10), 'H')
+	if v == 0 {
+		return append(dst, "0S"...)
 	}
-	if m := sec / 60 % 60; m > 0 {
-		dst = append(strconv.AppendUint(dst, m, 10), 'M')
+	if h := v / per / 3600; h != 0 {
+		dst = append(strconv.AppendInt(dst, h, 10), 'H')
 	}
-	if sec%60 > 0 || frac > 0 || sec == 0 {
-		dst = strconv.AppendUint(dst, sec%60, 10)
-		dst = append(appendFraction(dst, frac, digits), 'S')
+	if m := v / per / 60 % 60; m != 0 {
+		dst = append(strconv.AppendInt(dst, m, 10), 'M')
 	}
-	return dst
+	sec, frac := v/per%60, v%per
+	if sec == 0 && frac == 0 {
+		return dst
+	}
+	if v < 0 {
+		dst, sec, frac = append(dst, '-'), -sec, -frac
+	}
+	dst = strconv.AppendInt(dst, sec, 10)
+	return append(appendFraction(dst, frac, digits), 'S')
 }
 
 // AppendJSON appends value i as JSON; null where it is null. Decimals and 64-bit integers are number literals with all their
 // digits; NaN and the infinities are strings; binary is a base64 string; dates, times, uuids and labels are strings; arrays and
-// lists are arrays (an array whose lower bounds are not all 1 is {"lower":[…],"values":[…]}); structs are objects; maps are arrays
-// of [key, value]. JSON columns are embedded as they are.
+// lists are arrays (an array whose lower bounds are not all 1 is {"lower":[…],"values":[…]}; one whose elements are arrays
+// themselves, not dimensions, is {"dims":[…],"values":[…]} with flat values); structs are objects; maps are arrays of
+// [key, value]. JSON columns are embedded as they are.
 func AppendJSON(dst []byte, arr arrow.Array, i int) []byte {
 	if arr.IsNull(i) {
 		return append(dst, "null"...)
@@ -289,11 +295,11 @@ func appendExtJSON(dst []byte, a array.ExtensionArray, i int) []byte {
 	switch a.ExtensionType().ExtensionName() {
 	case extArray:
 		return appendJSONArray(dst, ArrayOf(a, i))
-	case "arrow.json":
+	case extJSON:
 		return appendExtText(dst, a, i)
 	case extNumeric:
 		text := appendExtText(nil, a, i)
-		if c := text[len(text)-1]; c >= '0' && c <= '9' {
+		if n := len(text); n > 0 && text[n-1] >= '0' && text[n-1] <= '9' {
 			return append(dst, text...)
 		}
 		return AppendJSONString(dst, string(text))

@@ -172,10 +172,10 @@ func timestampCases() []Case {
 func amountCases() []Case {
 	return []Case{
 		newCase("duration_us", arrow.FixedWidthTypes.Duration_us,
-			quoted("PT0S", "PT0.000001S", "-PT0.000001S", "PT1H2M3.5S", "-PT100H")...),
-		newCase("duration_ns", arrow.FixedWidthTypes.Duration_ns, quoted("PT0S", "-PT0.000000001S", "PT2562047H47M16.854775807S")...),
-		newCase("duration_ms", arrow.FixedWidthTypes.Duration_ms, quoted("PT0S", "-PT0.001S", "PT25H")...),
-		newCase("duration_s", arrow.FixedWidthTypes.Duration_s, quoted("PT0S", "-PT1S", "PT25H")...),
+			quoted("PT0S", "PT0.000001S", "PT-0.000001S", "PT1H2M3.5S", "PT-100H")...),
+		newCase("duration_ns", arrow.FixedWidthTypes.Duration_ns, quoted("PT0S", "PT-0.000000001S", "PT2562047H47M16.854775807S")...),
+		newCase("duration_ms", arrow.FixedWidthTypes.Duration_ms, quoted("PT0S", "PT-0.001S", "PT25H")...),
+		newCase("duration_s", arrow.FixedWidthTypes.Duration_s, quoted("PT0S", "PT-1S", "PT25H")...),
 		newCase("interval", record.IntervalType(), quoted("PT0S", "P1M-1DT0.000001S", "P-1Y-1M", "P2147483647D", "P-2147483648D",
 			"P1Y2M3DT4H5M6.7S",
 			"PT-0.000001S", "P178956970Y7M", "PT100H")...),
