@@ -22,6 +22,10 @@ type writer struct {
 	rows  []binder // by column of the batch
 	old   []binder // of the key, from the image before; nil: no such image
 	given []int    // columns that are written
+
+	plain    string // INSERT
+	onto     string // INSERT … ON CONFLICT
+	deletion string // DELETE by key
 }
 
 // rowError is the refusal of one row: others go on.
@@ -80,6 +84,11 @@ func newWriter(d *db, t *target, b *record.Batch) *writer {
 		w.rows[c] = newBinder(b.Rows.Column(c), col.how)
 		w.given = append(w.given, c)
 	}
+	w.plain = t.insertSQL(w.given, "")
+	if len(t.key) > 0 {
+		w.onto = t.insertSQL(w.given, t.onConflict(w.given))
+		w.deletion = "DELETE FROM " + ident(t.physical) + " WHERE " + sqlgen.Equals(t.keyNames())
+	}
 	if b.Old != nil {
 		w.old = make([]binder, len(t.cols))
 		for _, k := range t.key {
@@ -106,7 +115,7 @@ func (w *writer) row(i int) error {
 	case op == record.Delete:
 		return w.delete(i)
 	case op == record.Insert && w.t.mode != connector.Upsert:
-		return w.insert(i, "")
+		return w.insert(i, w.plain)
 	case op == record.Update && w.moved(i):
 		return w.move(i)
 	}
@@ -129,13 +138,13 @@ func (w *writer) upsert(i int) error {
 		return err
 	}
 	if w.t.unique {
-		return w.insert(i, w.t.onConflict(w.given))
+		return w.insert(i, w.onto)
 	}
 	n, err := w.update(i, nil, w.rows)
 	if err != nil || n > 0 {
 		return err
 	}
-	return w.insert(i, "")
+	return w.insert(i, w.plain)
 }
 
 // unchanged lists the columns whose value the source did not send.
@@ -187,8 +196,8 @@ func (t *target) insertSQL(given []int, tail string) string {
 	return "INSERT INTO " + ident(t.physical) + " (" + sqlgen.Idents(names) + ") VALUES (" + sqlgen.Marks(len(names)) + ")" + tail
 }
 
-func (w *writer) insert(i int, tail string) error {
-	_, err := w.exec(w.t.insertSQL(w.given, tail), func(st *sqlite.Stmt) error {
+func (w *writer) insert(i int, query string) error {
+	_, err := w.exec(query, func(st *sqlite.Stmt) error {
 		return w.bindGiven(st, i)
 	})
 	return err
@@ -250,7 +259,7 @@ func (w *writer) bindKey(st *sqlite.Stmt, offset int, from []binder, i int) erro
 }
 
 func (w *writer) deleteKey(from []binder, i int) error {
-	_, err := w.exec("DELETE FROM "+ident(w.t.physical)+" WHERE "+sqlgen.Equals(w.t.keyNames()), func(st *sqlite.Stmt) error {
+	_, err := w.exec(w.deletion, func(st *sqlite.Stmt) error {
 		return w.bindKey(st, 0, from, i)
 	})
 	return err

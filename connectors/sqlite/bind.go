@@ -139,6 +139,9 @@ func bindBlob(arr arrow.Array) binder {
 
 // bindExact stores a number as an integer or a double, whichever is exactly that number when it is read back.
 func bindExact(arr arrow.Array) binder {
+	if b := bindDecimal(arr); b != nil {
+		return b
+	}
 	var buf []byte
 	return func(st *sqlite.Stmt, param, i int) error {
 		buf = record.AppendText(buf[:0], arr, i)
@@ -156,6 +159,37 @@ func bindExact(arr arrow.Array) binder {
 		st.BindFloat(param, f)
 		return nil
 	}
+}
+
+// bindDecimal is bindExact for decimals that always fit: the nearest double of 15 digits is their quotient, and reads back as them.
+// Nil: they need not fit.
+func bindDecimal(arr arrow.Array) binder {
+	a, ok := arr.(*array.Decimal128)
+	if !ok {
+		return nil
+	}
+	t, ok := a.DataType().(*arrow.Decimal128Type)
+	if !ok || t.Precision > realDigits || t.Scale < 0 || t.Scale > realDigits {
+		return nil
+	}
+	per := pow10(t.Scale)
+	return func(st *sqlite.Stmt, param, i int) error {
+		n := int64(a.Value(i).LowBits())
+		if n%per == 0 {
+			st.BindInt64(param, n/per)
+			return nil
+		}
+		st.BindFloat(param, float64(n)/float64(per))
+		return nil
+	}
+}
+
+func pow10(n int32) int64 {
+	p := int64(1)
+	for range n {
+		p *= 10
+	}
+	return p
 }
 
 // sameNumber reports whether the shortest form of f is the number that text is.

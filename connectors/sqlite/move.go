@@ -54,7 +54,7 @@ func (w *writer) move(i int) error {
 		}
 	}
 	if n == 0 {
-		if err := w.insert(i, ""); err != nil {
+		if err := w.insert(i, w.plain); err != nil {
 			return err
 		}
 	}
@@ -150,7 +150,7 @@ func (p *parked) place(d *db) error {
 	if err := w.deleteKey(w.rows, p.row); err != nil {
 		return err
 	}
-	_, err := w.exec(w.t.insertSQL(w.given, ""), func(st *sqlite.Stmt) error {
+	_, err := w.exec(w.plain, func(st *sqlite.Stmt) error {
 		for param, c := range w.given {
 			if v, ok := p.fill[c]; ok {
 				v.bind(st, param+1)

@@ -3,12 +3,14 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/decimal128"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"zombiezen.com/go/sqlite"
 
@@ -286,6 +288,37 @@ func spelledShape(dt arrow.DataType) shape {
 }
 
 func numericShape() shape { return parsedShape(record.NumericType(), ints|reals) }
+
+// decimalShape reads numbers that have no more digits than declared.
+func decimalShape(p, s int) shape {
+	sh := parsedShape(decimalType(p, s), ints|reals)
+	if p > realDigits {
+		return sh
+	}
+	slow, per, limit := sh.put, pow10(int32(s)), pow10(int32(p))
+	sh.put = func(b array.Builder, c *cells, col int) error {
+		var n int64
+		if c.class(col) == sqlite.TypeInteger {
+			whole := c.int(col)
+			if n = whole * per; whole >= limit || whole <= -limit {
+				return slow(b, c, col)
+			}
+		} else {
+			f := c.float(col)
+			scaled := math.Round(f * float64(per))
+			if !(math.Abs(scaled) < float64(limit)) || scaled/float64(per) != f { // the double is not the nearest one of such a number
+				return slow(b, c, col)
+			}
+			n = int64(scaled)
+		}
+		if n >= limit || n <= -limit {
+			return slow(b, c, col)
+		}
+		b.(*array.Decimal128Builder).Append(decimal128.FromI64(n)) //nolint:forcetypeassert // made for the type
+		return nil
+	}
+	return sh
+}
 
 func decimalType(p, s int) arrow.DataType {
 	const widest = 38

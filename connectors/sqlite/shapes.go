@@ -136,7 +136,7 @@ func decimalShapes(t typeName) []shape {
 	if p < 1 || p > 76 || s < 0 || s > p {
 		return []shape{numericShape(), stringShape()}
 	}
-	return []shape{parsedShape(decimalType(p, s), ints|reals), numericShape(), stringShape()}
+	return []shape{decimalShape(p, s), numericShape(), stringShape()}
 }
 
 // forced is the shape that the option types asks for: a name as record.ParseType reads it, or one of SQL's.
