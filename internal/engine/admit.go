@@ -129,10 +129,10 @@ func reached(src connector.SourceContract, s SinkOffer) (connector.Guarantee, st
 	switch {
 	case src.Replay == connector.NoReplay:
 		return connector.BestGuarantee, "the source can't be read a second time, so a crash means starting over"
-	case s.Contract.Atomicity == connector.Whole:
-		return connector.ExactlyOnce, "the sink shows nothing before the whole run is in it, and a crash starts the run again"
 	case !s.Contract.Durable:
 		return connector.BestGuarantee, "what the sink was given does not survive loss of power"
+	case s.Contract.Atomicity == connector.Whole:
+		return connector.ExactlyOnce, "the sink shows nothing before the whole run is in it, and a crash starts the run again"
 	case s.Contract.Atomicity == connector.PositionInTransaction && src.Replay == connector.Deterministic:
 		return connector.ExactlyOnce, "rows and position are committed in one transaction of the sink"
 	case s.Mode == connector.Upsert && s.Contract.Atomicity >= connector.KeyedWrites:

@@ -399,7 +399,6 @@ func (d *deliverer) settled(at record.Position) error {
 	if !at.Equal(d.durable) || d.done {
 		d.g.r.pacer.reset()
 	}
-	d.durable = at
 	n := int64(0)
 	for name, rows := range d.rows {
 		n += rows
@@ -411,6 +410,7 @@ func (d *deliverer) settled(at record.Position) error {
 	if err := d.ackHeld(); err != nil {
 		return err
 	}
+	d.durable = at // not before: a commit that the lane did not hear of is skipped as one whose outcome was unknown
 	held := d.held
 	d.pending = pending{rows: map[string]int64{}, held: held}
 	return nil

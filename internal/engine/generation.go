@@ -256,7 +256,7 @@ func (g *generation) flow() error {
 			untracked = append(untracked, d.spec.Name)
 		}
 	}
-	stream, err := lane.NewMemory(names, lane.Options{Bytes: r.plan.QueueBytes, Untracked: untracked})
+	stream, err := r.deps.lanes(names, lane.Options{Bytes: r.plan.QueueBytes, Untracked: untracked})
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/lane"
 	"github.com/leatdata/leat/state"
 	"github.com/leatdata/leat/transform"
 )
@@ -109,6 +110,8 @@ type Deps struct {
 	Now     func() time.Time // nil: time.Now
 	Rand    *rand.Rand       // for run ids and jitter; nil: seeded by the system
 	Control *Control         // nil: nobody looks
+
+	lanes func(sinks []string, o lane.Options) (lane.Stream, error) // nil: lane.NewMemory
 }
 
 const (

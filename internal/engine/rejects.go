@@ -51,7 +51,7 @@ func (r *runner) setAside(ctx context.Context, c *badCounter, sink string, at re
 		return nil, nil
 	}
 	if c.Action == Stop {
-		return badRowError(sink, rows[0], "set bad rows aside with --bad-rows set_aside, or mend the row"), nil
+		return badRowError(sink, rows[0], "mend the row, or set such rows aside with --set-aside"), nil
 	}
 	if r.deps.Rejects == nil {
 		return badRowError(sink, rows[0], "there is no place for bad rows: give one"), nil

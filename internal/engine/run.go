@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/lane"
 	"github.com/leatdata/leat/record"
 	"github.com/leatdata/leat/state"
 )
@@ -89,6 +90,9 @@ func newRunner(p Plan, d Deps) (*runner, error) {
 	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
+	}
+	if r.deps.lanes == nil {
+		r.deps.lanes = func(sinks []string, o lane.Options) (lane.Stream, error) { return lane.NewMemory(sinks, o) }
 	}
 	if r.now == nil {
 		r.now = time.Now

@@ -51,6 +51,6 @@ func (s *skipper) missed() error {
 	return &connector.Error{
 		Class: connector.ClassPosition, Code: "engine.cut", Doing: "skipping what the sink has",
 		Err:  fmt.Errorf("the source ended before %s, where the sink stands", s.until),
-		Hint: "the source lost rows or was replaced; start over with: leat state reset PIPELINE",
+		Hint: "the source lost rows or was replaced; start over with --restart",
 	}
 }

@@ -123,7 +123,7 @@ func changedError(pipeline string, changes []string) error {
 	return &connector.Error{
 		Class: connector.ClassConfig, Code: "engine.identity", Doing: "resuming " + pipeline,
 		Err: fmt.Errorf("the pipeline is not the one that the saved position belongs to: %s", strings.Join(changes, "; ")),
-		Hint: "undo the change, or go on from the saved position with --on-change adopt, or start over with --on-change reset " +
+		Hint: "undo the change, or go on from the saved position with --adopt, or start over with --on-change reset " +
 			"(leat state reset " + pipeline + ")",
 	}
 }
@@ -257,7 +257,7 @@ func behindError(sink string, has, saved record.Position) error {
 		Class: connector.ClassPosition, Code: "engine.sink_behind", Doing: fmt.Sprintf("resuming sink %q", sink),
 		Err: fmt.Errorf("it has what came up to %s, and the pipeline has already gone on to %s: the sink was restored or emptied",
 			has, saved),
-		Hint: "restore the sink, or copy everything again after: leat state reset PIPELINE",
+		Hint: "restore the sink, or empty it and copy everything again with --restart",
 	}
 }
 
@@ -304,6 +304,6 @@ func orderError(sink string) error {
 	return &connector.Error{
 		Class: connector.ClassPosition, Code: "engine.unordered", Doing: fmt.Sprintf("resuming sink %q", sink),
 		Err:  fmt.Errorf("it stands elsewhere than the run has to start, and this source can't order its positions"),
-		Hint: "clear the sinks, then start over with: leat state reset PIPELINE",
+		Hint: "empty the sinks, then start over with --restart",
 	}
 }

@@ -118,7 +118,9 @@ func (w *world) deps() engine.Deps {
 	return engine.Deps{Store: w.store, Rejects: w.rejects, Rand: rand.New(rand.NewPCG(w.seed, 7))}
 }
 
-func (w *world) run(ctx context.Context) (engine.Summary, error) { return engine.Run(ctx, w.plan, w.deps()) }
+func (w *world) run(ctx context.Context) (engine.Summary, error) {
+	return engine.Run(ctx, w.plan, w.deps())
+}
 
 // check is the oracle at rest.
 func (w *world) check() error {
