@@ -24,8 +24,8 @@ func TestLookAlikesAreNoNumbers(t *testing.T) {
 		}
 	}
 	for _, s := range []string{
-		"", "-", ".", "1.", ".5", "-.5", "+1.5", "00.5", "1e5", "NaN", "Infinity", "1.2.3", "1234567890123456", "0.1234567890123456", "0.00000001",
-		"9007199254740993", "1_0.5", "0x1p3",
+		"", "-", ".", "1.", ".5", "-.5", "+1.5", "00.5", "1e5", "NaN", "Infinity", "1.2.3", "0.12345678901234567", "0.00000001", "0.1000000000000000055511151231257827",
+		"9007199254740993", "1_0.5", "0x1p3", "1000000000000000000000", "0.000000000000000000000000000001", "12345678901234567890.5", "1.234567890123456789e3",
 	} {
 		if v, ok := literal.Float([]byte(s)); ok {
 			t.Errorf("Float(%q) = %v, want none", s, v)
@@ -45,7 +45,13 @@ func TestIntLimits(t *testing.T) {
 // case C081: whatever is accepted is printed back as the same decimal value
 func TestFloatPrintsBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := rapid.StringMatching(`-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,12})?`).Draw(t, "s")
+		s := rapid.StringMatching(`-?(0|[1-9][0-9]{0,18})(\.[0-9]{1,19})?`).Draw(t, "s")
+		if rapid.Bool().Draw(t, "a float's own form") {
+			s = string(record.AppendFloat(nil, rapid.Float64().Draw(t, "f"), 64))
+			if f, ok := literal.JSONFloat([]byte(s)); !ok || string(record.AppendFloat(nil, f, 64)) != s {
+				t.Fatalf("JSONFloat(%q) = %v, %v", s, f, ok)
+			}
+		}
 		f, ok := literal.Float([]byte(s))
 		if !ok {
 			return
@@ -131,6 +137,19 @@ func TestTimestampsAgreeWithRecord(t *testing.T) {
 	} {
 		if v, _, ok := literal.Timestamp([]byte(s)); ok {
 			t.Errorf("Timestamp(%q) = %d, want none", s, v)
+		}
+	}
+}
+
+// case C024: a JSON number is a float only where the float is the same number
+func TestJSONFloats(t *testing.T) {
+	for s, want := range map[string]bool{
+		"1e5": true, "1E+5": true, "1.10": true, "-0": true, "-0.0": true, "0.30000000000000004": true, "1e-8": true, "1.5e300": true, "5e-324": true,
+		"100000000000000000000000": true, "9007199254740993": false, "18446744073709551615": false, "0.12345678901234567890123": false, "1e400": false,
+		"0.1000000000000000055511151231257827": false, "1e-400": false, "3e-324": false, "9007199254740992": true, "0e5": true, "1.7976931348623157e308": true,
+	} {
+		if _, ok := literal.JSONFloat([]byte(s)); ok != want {
+			t.Errorf("JSONFloat(%q) is %v", s, ok)
 		}
 	}
 }

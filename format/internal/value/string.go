@@ -15,9 +15,9 @@ const (
 	blanks   = eachByte * ' '
 )
 
-// plain returns how many bytes at the beginning need no escape in JSON: eight at a time, by the bit that a borrow leaves in a byte that
+// Plain returns how many bytes at the beginning need no escape in JSON: eight at a time, by the bit that a borrow leaves in a byte that
 // was zero or too small.
-func plain(b []byte) int {
+func Plain(b []byte) int {
 	i := 0
 	for ; i+8 <= len(b); i += 8 {
 		x := binary.LittleEndian.Uint64(b[i:])
@@ -34,7 +34,7 @@ func plain(b []byte) int {
 
 // String appends a JSON string, as record.AppendJSONString does.
 func String(dst, s []byte) []byte {
-	if plain(s) == len(s) && utf8.Valid(s) {
+	if Plain(s) == len(s) && utf8.Valid(s) {
 		dst = append(dst, '"')
 		dst = append(dst, s...)
 		return append(dst, '"')
