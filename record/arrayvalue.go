@@ -1,7 +1,9 @@
 package record
 
 import (
+	"bytes"
 	"fmt"
+	"strconv"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -85,21 +87,59 @@ func (b *ArrayBuilder) AppendNull() { b.st.AppendNull() }
 // Elements is the builder of the elements.
 func (b *ArrayBuilder) Elements() array.Builder { return b.values.ValueBuilder() }
 
+// appendJSONArray appends nested arrays, or where they can't express the value an object: {"lower":[…],"values":…} for lower
+// bounds that are not all 1, and {"dims":[…],"lower":[…],"values":[…]} with flat values where an element may itself begin with a
+// bracket.
 func appendJSONArray(dst []byte, v ArrayValue) []byte {
-	if v.DefaultBounds() {
-		at := v.From
+	at, flat := v.From, v.bracketed()
+	if v.DefaultBounds() && !flat {
 		return appendDim(dst, v, 0, &at)
 	}
-	dst = append(dst, `{"lower":[`...)
-	for i, l := range v.Lower {
+	dst = append(dst, '{')
+	if flat {
+		dst = append(appendInts(append(dst, `"dims":`...), v.Dims), ',')
+	}
+	if !v.DefaultBounds() {
+		dst = append(appendInts(append(dst, `"lower":`...), v.Lower), ',')
+	}
+	dst = append(dst, `"values":`...)
+	if flat {
+		dst = appendJSONList(dst, v.Values, int64(v.From), int64(v.To))
+	} else {
+		dst = appendDim(dst, v, 0, &at)
+	}
+	return append(dst, '}')
+}
+
+// bracketed reports whether the JSON form of an element is an array, so that it would look like one more dimension.
+func (v ArrayValue) bracketed() bool {
+	switch a := v.Values.(type) {
+	case *array.List, *array.Map:
+		return v.To > v.From
+	case array.ExtensionArray:
+		switch a.ExtensionType().ExtensionName() {
+		case extArray:
+			return v.To > v.From
+		case extJSON:
+			for i := v.From; i < v.To; i++ {
+				if !a.IsNull(i) && bytes.HasPrefix(bytes.TrimSpace(appendExtText(nil, a, i)), []byte("[")) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+func appendInts(dst []byte, list []int32) []byte {
+	dst = append(dst, '[')
+	for i, n := range list {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = fmt.Append(dst, l)
+		dst = strconv.AppendInt(dst, int64(n), 10)
 	}
-	dst = append(dst, `],"values":`...)
-	at := v.From
-	return append(appendDim(dst, v, 0, &at), '}')
+	return append(dst, ']')
 }
 
 func appendDim(dst []byte, v ArrayValue, dim int, at *int) []byte {

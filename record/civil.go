@@ -139,7 +139,8 @@ func AppendTimestamp(dst []byte, v int64, u arrow.TimeUnit, zoned bool) []byte {
 	return dst
 }
 
-// ParseDate reads what AppendDate writes, and the same with a trailing " BC". The result is a day number.
+// ParseDate reads what AppendDate writes, and the same with a trailing " BC", where the year is counted from 1 and has no sign. The
+// result is a day number.
 func ParseDate(s string) (int64, error) {
 	body, bc := strings.CutSuffix(s, " BC")
 	neg := strings.HasPrefix(body, "-")
@@ -147,14 +148,9 @@ func ParseDate(s string) (int64, error) {
 	if signed {
 		body = body[1:]
 	}
-	parts := strings.Split(body, "-")
-	if len(parts) != 3 || len(parts[0]) < 4 || len(parts[1]) != 2 || len(parts[2]) != 2 || (len(parts[0]) > 4 && parts[0][0] == '0') {
-		return 0, fmt.Errorf("%q is no date: want YYYY-MM-DD", s)
-	}
-	y, errY := parseDigits(parts[0])
-	m, errM := parseDigits(parts[1])
-	d, errD := parseDigits(parts[2])
-	if errY != nil || errM != nil || errD != nil || m < 1 || m > 12 || d < 1 || y > 6_000_000 {
+	ymd, ok := cutDate(body)
+	y, m, d := ymd[0], int(ymd[1]), int(ymd[2])
+	if !ok || (bc && (signed || y == 0)) {
 		return 0, fmt.Errorf("%q is no date: want YYYY-MM-DD", s)
 	}
 	if neg {
@@ -163,11 +159,27 @@ func ParseDate(s string) (int64, error) {
 	if bc {
 		y = 1 - y
 	}
-	days := dayNumber(y, int(m), int(d))
-	if _, gotM, gotD := civil(days); gotM != int(m) || gotD != int(d) {
+	days := dayNumber(y, m, d)
+	if _, gotM, gotD := civil(days); gotM != m || gotD != d {
 		return 0, fmt.Errorf("%q is no date: the month has no such day", s)
 	}
 	return days, nil
+}
+
+// cutDate reads year, month and day, each of a number of digits that is right.
+func cutDate(s string) (ymd [3]int64, ok bool) {
+	parts := strings.Split(s, "-")
+	if len(parts) != 3 || len(parts[0]) < 4 || len(parts[1]) != 2 || len(parts[2]) != 2 || (len(parts[0]) > 4 && parts[0][0] == '0') {
+		return ymd, false
+	}
+	for i, p := range parts {
+		n, err := parseDigits(p)
+		if err != nil {
+			return ymd, false
+		}
+		ymd[i] = n
+	}
+	return ymd, ymd[0] <= 6_000_000 && ymd[1] >= 1 && ymd[1] <= 12 && ymd[2] >= 1
 }
 
 func parseDigits(s string) (int64, error) {
@@ -265,9 +277,9 @@ func parseZone(s string) (int64, error) {
 
 // ParseTime reads hh:mm:ss with an optional fraction; 24:00:00 is allowed. The result counts the unit since midnight.
 func ParseTime(s string, u arrow.TimeUnit) (int64, error) {
-	whole, frac, _ := strings.Cut(s, ".")
+	whole, frac, pointed := strings.Cut(s, ".")
 	parts := strings.Split(whole, ":")
-	if len(parts) != 3 || len(parts[0]) != 2 || len(parts[1]) != 2 || len(parts[2]) != 2 {
+	if len(parts) != 3 || (pointed && frac == "") || len(parts[0]) != 2 || len(parts[1]) != 2 || len(parts[2]) != 2 {
 		return 0, fmt.Errorf("%q is no time of day: want hh:mm:ss", s)
 	}
 	h, errH := parseDigits(parts[0])
@@ -342,7 +354,7 @@ func AppendInterval(dst []byte, v IntervalValue) []byte {
 func ParseInterval(s string) (IntervalValue, error) {
 	bad := fmt.Errorf("%q is no interval: want ISO 8601 such as P1Y2M3DT4H5M6.7S", s)
 	rest, ok := strings.CutPrefix(s, "P")
-	if !ok || rest == "" {
+	if !ok || rest == "" || strings.HasSuffix(rest, "T") {
 		return IntervalValue{}, bad
 	}
 	var months, days, micros int64

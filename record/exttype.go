@@ -41,6 +41,7 @@ const (
 	extTimestamp = "leat.timestamp"
 	extInterval  = "leat.interval"
 	extArray     = "leat.array"
+	extJSON      = "arrow.json" // the Arrow project's
 )
 
 // NumericType is a number of any precision and scale: plain digits with an optional sign and point, or NaN, Infinity, -Infinity.
@@ -217,7 +218,8 @@ func (t *ExtType) describe() (Type, error) {
 	default:
 		return d, fmt.Errorf("unknown type %s", t.name)
 	}
-	if t.Storage.ID() != want {
+	fixed, ok := t.Storage.(*arrow.FixedSizeBinaryType)
+	if t.Storage.ID() != want || (ok && fixed.ByteWidth != intervalWidth) {
 		return d, fmt.Errorf("type %s over %s: want %s", t.name, t.Storage, want)
 	}
 	return d, nil
@@ -228,9 +230,13 @@ func (t *ExtType) describeArray(d Type) (Type, error) {
 	if !ok || st.NumFields() != 3 {
 		return d, fmt.Errorf("type %s over %s: want a struct of dims, lower, values", t.name, t.Storage)
 	}
+	ints := func(field int) bool {
+		l, ok := st.Field(field).Type.(*arrow.ListType)
+		return ok && l.Elem().ID() == arrow.INT32
+	}
 	list, ok := st.Field(2).Type.(*arrow.ListType)
-	if !ok {
-		return d, fmt.Errorf("type %s over %s: values are no list", t.name, t.Storage)
+	if !ok || !ints(0) || !ints(1) {
+		return d, fmt.Errorf("type %s over %s: want list<int32>, list<int32> and a list of values", t.name, t.Storage)
 	}
 	d.Rank = max(t.params.Rank, 1)
 	return d.nest(Array, list.Elem())

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -107,8 +106,11 @@ func parseExtText(b, st array.Builder, s string) error {
 			return nil
 		}
 		v, err := parseDate32(s)
-		if err != nil || InfiniteDate(v) != 0 {
-			return cmp.Or(err, fmt.Errorf("date %q is what stands for infinity", s))
+		if err == nil && InfiniteDate(v) != 0 {
+			err = fmt.Errorf("date %q is what stands for infinity", s)
+		}
+		if err != nil {
+			return err
 		}
 		st.Append(arrow.Date32(v))
 		return nil
@@ -118,8 +120,11 @@ func parseExtText(b, st array.Builder, s string) error {
 			return nil
 		}
 		v, err := parseTimestamp(st, s)
-		if err != nil || InfiniteTimestamp(v) != 0 {
-			return cmp.Or(err, fmt.Errorf("timestamp %q is what stands for infinity", s))
+		if err == nil && InfiniteTimestamp(v) != 0 {
+			err = fmt.Errorf("timestamp %q is what stands for infinity", s)
+		}
+		if err != nil {
+			return err
 		}
 		st.Append(arrow.Timestamp(v))
 		return nil

@@ -17,15 +17,34 @@ type namedType struct {
 
 func namedTypes() []namedType {
 	list := []namedType{
-		{"bool", arrow.FixedWidthTypes.Boolean}, {"int8", arrow.PrimitiveTypes.Int8}, {"int16", arrow.PrimitiveTypes.Int16},
-		{"int32", arrow.PrimitiveTypes.Int32}, {"int64", arrow.PrimitiveTypes.Int64}, {"uint8", arrow.PrimitiveTypes.Uint8},
-		{"uint16", arrow.PrimitiveTypes.Uint16}, {"uint32", arrow.PrimitiveTypes.Uint32}, {"uint64", arrow.PrimitiveTypes.Uint64},
-		{"float32", arrow.PrimitiveTypes.Float32}, {"float64", arrow.PrimitiveTypes.Float64}, {"numeric", NumericType()},
-		{"text", arrow.BinaryTypes.String}, {"string", arrow.BinaryTypes.String}, {"binary", arrow.BinaryTypes.Binary}, {"uuid", UUIDType()},
-		{"json", JSONType()}, {"date", InfiniteDateType()}, {"date[d]", arrow.FixedWidthTypes.Date32}, {"time", arrow.FixedWidthTypes.Time64us},
-		{"timestamp", InfiniteTimestampType(false)}, {"timestamptz", InfiniteTimestampType(true)}, {"interval", IntervalType()},
-		{"duration", arrow.FixedWidthTypes.Duration_us}, {"bits", BitsType(0, true)}, {"time[s]", arrow.FixedWidthTypes.Time32s},
-		{"time[ms]", arrow.FixedWidthTypes.Time32ms}, {"time[ns]", arrow.FixedWidthTypes.Time64ns},
+		{"bool", arrow.FixedWidthTypes.Boolean},
+		{"int8", arrow.PrimitiveTypes.Int8},
+		{"int16", arrow.PrimitiveTypes.Int16},
+		{"int32", arrow.PrimitiveTypes.Int32},
+		{"int64", arrow.PrimitiveTypes.Int64},
+		{"uint8", arrow.PrimitiveTypes.Uint8},
+		{"uint16", arrow.PrimitiveTypes.Uint16},
+		{"uint32", arrow.PrimitiveTypes.Uint32},
+		{"uint64", arrow.PrimitiveTypes.Uint64},
+		{"float32", arrow.PrimitiveTypes.Float32},
+		{"float64", arrow.PrimitiveTypes.Float64},
+		{"numeric", NumericType()},
+		{"text", arrow.BinaryTypes.String},
+		{"string", arrow.BinaryTypes.String},
+		{"binary", arrow.BinaryTypes.Binary},
+		{"uuid", UUIDType()},
+		{"json", JSONType()},
+		{"date", InfiniteDateType()},
+		{"date[d]", arrow.FixedWidthTypes.Date32},
+		{"time", arrow.FixedWidthTypes.Time64us},
+		{"timestamp", InfiniteTimestampType(false)},
+		{"timestamptz", InfiniteTimestampType(true)},
+		{"interval", IntervalType()},
+		{"duration", arrow.FixedWidthTypes.Duration_us},
+		{"bits", BitsType(0, true)},
+		{"time[s]", arrow.FixedWidthTypes.Time32s},
+		{"time[ms]", arrow.FixedWidthTypes.Time32ms},
+		{"time[ns]", arrow.FixedWidthTypes.Time64ns},
 	}
 	for _, kind := range []string{"inet", "cidr", "macaddr", "macaddr8"} {
 		list = append(list, namedType{kind, NetworkType(kind)})
@@ -86,6 +105,8 @@ func FormatType(dt arrow.DataType) string {
 		return "enum(" + quoteAll(append([]string{t.Name}, t.Labels...)) + ")"
 	case Foreign:
 		return "foreign(" + quoteAll([]string{t.System, t.Name}) + ")"
+	case Timestamp: // an instant: whatever zone it is shown in, its values are UTC
+		return "timestamptz[" + t.Unit.String() + "]"
 	case List:
 		return "list<" + FormatType(t.Elem.Arrow) + ">"
 	case Array:
@@ -188,8 +209,8 @@ func parseDecimalType(s string, parts []string) (arrow.DataType, error) {
 	}
 	precision, err := strconv.ParseInt(parts[0], 10, 32)
 	scale, errScale := strconv.ParseInt(parts[1], 10, 32)
-	if err != nil || errScale != nil || len(parts) != 2 || precision < 1 || precision > 76 || scale > precision {
-		return nil, fmt.Errorf("type %q: want decimal(precision,scale) with a precision of 1 to 76 and a scale up to it", s)
+	if err != nil || errScale != nil || len(parts) != 2 || precision < 1 || precision > 76 || max(scale, -scale) > 76 {
+		return nil, fmt.Errorf("type %q: want decimal(precision,scale) with a precision of 1 to 76 and a scale of -76 to 76", s)
 	}
 	if precision <= 38 {
 		return &arrow.Decimal128Type{Precision: int32(precision), Scale: int32(scale)}, nil

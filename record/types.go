@@ -129,6 +129,9 @@ func TypeOf(dt arrow.DataType) (Type, error) {
 	case *extensions.UUIDType:
 		t.Kind = UUID
 	case *extensions.JSONType:
+		if dt.StorageType().ID() != arrow.STRING {
+			return t, fmt.Errorf("type %s is not in the vocabulary: its storage must be utf8", dt)
+		}
 		t.Kind = JSON
 	case *arrow.Decimal128Type:
 		t.Kind, t.Precision, t.Scale = Decimal, dt.Precision, dt.Scale
