@@ -9,7 +9,7 @@ import (
 	"github.com/leatdata/leat/connector/sqlgen"
 )
 
-// case C100
+// case C100.
 func TestIdentQuotes(t *testing.T) {
 	for in, want := range map[string]string{"select": `"select"`, `x"y`: `"x""y"`, "a b": `"a b"`, "ünï": `"ünï"`} {
 		if got := sqlgen.Ident(in); got != want {

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/decimal128"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/leatdata/leat/connector"
@@ -19,9 +19,12 @@ const benchRows = 131_072
 
 func benchSchema() *record.Schema {
 	return &record.Schema{Dataset: "t", Key: []int{0}, Columns: arrow.NewSchema([]arrow.Field{
-		{Name: "id", Type: arrow.PrimitiveTypes.Int64}, {Name: "qty", Type: arrow.PrimitiveTypes.Int32},
-		{Name: "price", Type: arrow.PrimitiveTypes.Float64}, {Name: "amount", Type: &arrow.Decimal128Type{Precision: 12, Scale: 2}},
-		{Name: "name", Type: arrow.BinaryTypes.String}, {Name: "at", Type: record.InstantType()},
+		{Name: "id", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "qty", Type: arrow.PrimitiveTypes.Int32},
+		{Name: "price", Type: arrow.PrimitiveTypes.Float64},
+		{Name: "amount", Type: &arrow.Decimal128Type{Precision: 12, Scale: 2}},
+		{Name: "name", Type: arrow.BinaryTypes.String},
+		{Name: "at", Type: record.InstantType()},
 	}, nil)}
 }
 
@@ -30,12 +33,12 @@ func benchBatches(s *record.Schema, keys []int64) []*record.Batch {
 	rb := array.NewRecordBuilder(memory.DefaultAllocator, s.Columns)
 	var out []*record.Batch
 	for i, k := range keys {
-		rb.Field(0).(*array.Int64Builder).Append(k)
-		rb.Field(1).(*array.Int32Builder).Append(int32(k % 1000))
-		rb.Field(2).(*array.Float64Builder).Append(float64(k)*0.37 + 1)
-		rb.Field(3).(*array.Decimal128Builder).Append(decimal128.FromI64(k * 31))
-		rb.Field(4).(*array.StringBuilder).Append(fmt.Sprintf("customer name number %d", k))
-		rb.Field(5).(*array.TimestampBuilder).Append(arrow.Timestamp(1704067200000000 + k*1000000))
+		add(rb.Field(0), strconv.FormatInt(k, 10))
+		add(rb.Field(1), strconv.FormatInt(k%1000, 10))
+		add(rb.Field(2), strconv.FormatFloat(float64(k)*0.37+1, 'g', -1, 64))
+		add(rb.Field(3), fmt.Sprintf("%d.%02d", k*31/100, k*31%100))
+		add(rb.Field(4), fmt.Sprintf("customer name number %d", k))
+		add(rb.Field(5), string(record.AppendTimestamp(nil, 1704067200000000+k*1000000, arrow.Microsecond, true)))
 		if (i+1)%8192 == 0 || i+1 == len(keys) {
 			out = append(out, &record.Batch{Schema: s, Rows: rb.NewRecordBatch()})
 		}
@@ -43,14 +46,23 @@ func benchBatches(s *record.Schema, keys []int64) []*record.Batch {
 	return out
 }
 
-func benchKeys(shuffled bool) []int64 { //nolint:revive // a benchmark's two forms
+// add appends a value that is one of the column's type.
+func add(b array.Builder, text string) {
+	if err := record.ParseText(b, text); err != nil {
+		panic(err)
+	}
+}
+
+func benchKeys() []int64 {
 	keys := make([]int64, benchRows)
 	for i := range keys {
 		keys[i] = int64(i)
 	}
-	if shuffled {
-		rand.New(rand.NewPCG(1, 2)).Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
-	}
+	return keys
+}
+
+func shuffled(keys []int64) []int64 {
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 	return keys
 }
 
@@ -68,9 +80,7 @@ func benchWrite(b *testing.B, path string, mode connector.WriteMode, batches []*
 			b.Fatal(err)
 		}
 		if i%8 == 7 || i == len(batches)-1 {
-			if err := snk.(connector.PositionStore).Commit(b.Context(), record.Progress{Run: "r"}); err != nil {
-				b.Fatal(err)
-			}
+			commit(b, snk, record.Progress{Run: "r"})
 		}
 	}
 	if err := snk.Close(b.Context()); err != nil {
@@ -79,7 +89,7 @@ func benchWrite(b *testing.B, path string, mode connector.WriteMode, batches []*
 }
 
 func BenchmarkInsert(b *testing.B) {
-	batches := benchBatches(benchSchema(), benchKeys(false))
+	batches := benchBatches(benchSchema(), benchKeys())
 	b.ReportAllocs()
 	for b.Loop() {
 		benchWrite(b, filepath.Join(b.TempDir(), "t.db"), connector.Append, batches)
@@ -89,8 +99,8 @@ func BenchmarkInsert(b *testing.B) {
 
 func BenchmarkUpsertRandom(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "t.db")
-	benchWrite(b, path, connector.Append, benchBatches(benchSchema(), benchKeys(false)))
-	batches := benchBatches(benchSchema(), benchKeys(true))
+	benchWrite(b, path, connector.Append, benchBatches(benchSchema(), benchKeys()))
+	batches := benchBatches(benchSchema(), shuffled(benchKeys()))
 	b.ReportAllocs()
 	for b.Loop() {
 		benchWrite(b, path, connector.Upsert, batches)
@@ -100,7 +110,7 @@ func BenchmarkUpsertRandom(b *testing.B) {
 
 func BenchmarkRead(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "t.db")
-	benchWrite(b, path, connector.Append, benchBatches(benchSchema(), benchKeys(false)))
+	benchWrite(b, path, connector.Append, benchBatches(benchSchema(), benchKeys()))
 	for _, scan := range []string{"0", "200000"} {
 		b.Run("scan="+scan, func(b *testing.B) {
 			b.ReportAllocs()

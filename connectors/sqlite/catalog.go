@@ -71,7 +71,8 @@ func (d *db) describe(name string) (*object, bool, error) {
 
 func (d *db) describeIn(schema, name string) (*object, bool, error) {
 	var o *object
-	err := d.each(`SELECT name, type, wr, strict FROM pragma_table_list WHERE schema = ? AND name = ? COLLATE NOCASE`, func(st *sqlite.Stmt) error {
+	q := `SELECT name, type, wr, strict FROM pragma_table_list WHERE schema = ? AND name = ? COLLATE NOCASE`
+	err := d.each(q, func(st *sqlite.Stmt) error {
 		o = &object{name: st.ColumnText(0), kind: st.ColumnText(1), withoutRowID: st.ColumnInt64(2) == 1, strict: st.ColumnInt64(3) == 1}
 		return nil
 	}, schema, name)
@@ -79,7 +80,8 @@ func (d *db) describeIn(schema, name string) (*object, bool, error) {
 		return nil, false, err
 	}
 	keyed := map[int64]string{}
-	err = d.each(`SELECT name, type, "notnull", pk, hidden, dflt_value FROM pragma_table_xinfo(?, ?) ORDER BY cid`, func(st *sqlite.Stmt) error {
+	q = `SELECT name, type, "notnull", pk, hidden, dflt_value FROM pragma_table_xinfo(?, ?) ORDER BY cid`
+	err = d.each(q, func(st *sqlite.Stmt) error {
 		const virtual, stored = 2, 3
 		hidden := st.ColumnInt64(4)
 		if hidden != 0 && hidden != virtual && hidden != stored {
@@ -109,7 +111,8 @@ func (d *db) describeIn(schema, name string) (*object, bool, error) {
 
 // keyCollations reads how the primary key orders text.
 func (d *db) keyCollations(o *object) error {
-	return d.each(`SELECT x.name, x.coll FROM pragma_index_list(?) AS l, pragma_index_xinfo(l.name) AS x WHERE l.origin = 'pk' AND x.key = 1`,
+	return d.each(`SELECT x.name, x.coll FROM pragma_index_list(?) AS l, pragma_index_xinfo(l.name) AS x
+		WHERE l.origin = 'pk' AND x.key = 1`,
 		func(st *sqlite.Stmt) error {
 			for i := range o.key {
 				if strings.EqualFold(o.key[i].column, st.ColumnText(0)) {

@@ -37,9 +37,9 @@ func Definition() connector.Definition {
 	return connector.Definition{
 		Name:  "sqlite",
 		Title: "SQLite",
-		Doc: "Reads and writes SQLite files, without any other program. Reading never changes a value: each is checked against its column's type, " +
-			"as SQLite itself does not. Writing is exact, and keeps rows and position in one transaction. The file and its folder must be " +
-			"readable, and writable for a sink. NaN can't be stored; everything else can.",
+		Doc: "Reads and writes SQLite files, without any other program. Reading never changes a value: each is checked against its " +
+			"column's type, as SQLite itself does not. Writing is exact, and keeps rows and position in one transaction. " +
+			"The file and its folder must be readable, and writable for a sink. NaN can't be stored; everything else can.",
 		Schemes:    schemes(),
 		Extensions: []string{".db", ".sqlite", ".sqlite3"},
 		Source:     func() connector.SourceConfig { return NewSource() },
@@ -50,21 +50,24 @@ func Definition() connector.Definition {
 
 // SourceConfig is the configuration of a source over one file. Use NewSource, which sets the defaults.
 type SourceConfig struct {
-	Path    string            `leat:"path,required" doc:"the database file" example:"app.db"`
-	Table   string            `leat:"table" doc:"the table or view to read" example:"orders"`
-	Tables  []string          `leat:"tables" doc:"patterns of the tables to read: * any text, ? one character, ! in front leaves out; default: all" example:"order*,!*_old"`
-	Query   string            `leat:"query" doc:"a SELECT to read instead of tables" example:"SELECT * FROM orders WHERE total > 10"`
-	Name    string            `leat:"name" doc:"the dataset's name; with query, default: query" example:"big_orders"`
-	Where   string            `leat:"where" doc:"a condition for every table, in SQL" example:"deleted_at IS NULL"`
-	Columns []string          `leat:"columns" doc:"the columns to read, in this order; default: all" example:"id,name"`
-	Key     []string          `leat:"key" doc:"the columns that identify a row, where the table does not say; a view or query with a key can be resumed in its middle" example:"id"`
-	Cursor  string            `leat:"cursor" doc:"a column that grows with every change: a run reads only what is behind the last one" example:"updated_at"`
-	Nulls   string            `leat:"nulls" doc:"rows without a cursor value: read (each once), leave out, or fail" enum:"include|skip|fail"`
-	Types   map[string]string `leat:"types" doc:"how to read columns, as column:type or table.column:type, * for all; text takes every value" example:"zip:text,payload:json"`
-	Mixed   string            `leat:"mixed" doc:"a column that holds other values than it declares: read all as the wider type, or reject those rows" enum:"widen|reject"`
-	Scan    int64             `leat:"scan" doc:"how many rows of each table are looked at to find the exact types before reading"`
+	Path   string   `leat:"path,required" doc:"the database file" example:"app.db"`
+	Table  string   `leat:"table" doc:"the table or view to read" example:"orders"`
+	Tables []string `leat:"tables" doc:"tables by pattern: * any text, ? a character, ! not; default: all" example:"o*,!*_old"`
+	Query  string   `leat:"query" doc:"a SELECT to read instead of tables" example:"SELECT * FROM orders WHERE total > 10"`
+	Name   string   `leat:"name" doc:"the dataset's name; of a query, default: query" example:"big_orders"`
+	Where  string   `leat:"where" doc:"a condition for every table, in SQL" example:"deleted_at IS NULL"`
+	// A view or query with a key can be resumed in its middle.
+	Columns []string `leat:"columns" doc:"the columns to read, in this order; default: all" example:"id,name"`
+	Key     []string `leat:"key" doc:"columns that identify a row, where the table does not say" example:"id"`
 
-	Snapshot    string        `leat:"snapshot" doc:"page: a transaction for each page, so that writers are never held up; run: one for everything" enum:"page|run"`
+	Cursor string `leat:"cursor" doc:"a column that grows with every change: a run reads what is new" example:"updated_at"`
+	Nulls  string `leat:"nulls" doc:"rows without cursor: read (each once), leave out, or fail" enum:"include|skip|fail"`
+
+	Types map[string]string `leat:"types" doc:"column:type, table.column:type or *:type; text takes all values" example:"zip:text"`
+	Mixed string            `leat:"mixed" doc:"other values than declared: widen the column, or reject rows" enum:"widen|reject"`
+	Scan  int64             `leat:"scan" doc:"how many rows of each table are looked at to find exact types"`
+
+	Snapshot    string        `leat:"snapshot" doc:"a transaction for each page, or one for the run" enum:"page|run"`
 	BusyTimeout time.Duration `leat:"busy_timeout" doc:"how long to wait for another program's lock"`
 }
 

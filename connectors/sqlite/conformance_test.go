@@ -29,6 +29,7 @@ func conform(t *testing.T, path string, options map[string]string, want map[stri
 		New:  func(testing.TB) connector.SourceConfig { return sourceOf(path, options) },
 		Want: want,
 		Unreachable: func(t testing.TB) connector.SourceConfig {
+			t.Helper()
 			return sourceOf(filepath.Join(t.TempDir(), "none.db"), options)
 		},
 	})

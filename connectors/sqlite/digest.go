@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"zombiezen.com/go/sqlite"
 )
@@ -18,10 +19,10 @@ const maxSeen = 4_096
 type digests []byte
 
 // set returns them for looking up.
-func (d digests) set() map[string]bool {
-	m := make(map[string]bool, len(d)/digestSize)
-	for i := 0; i+digestSize <= len(d); i += digestSize {
-		m[string(d[i:i+digestSize])] = true
+func (d *digests) set() map[string]bool {
+	m := make(map[string]bool, len(*d)/digestSize)
+	for sum := range slices.Chunk(*d, digestSize) {
+		m[string(sum)] = true
 	}
 	return m
 }

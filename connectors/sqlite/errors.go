@@ -20,8 +20,7 @@ func wrap(ctx context.Context, doing string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", doing, context.Cause(ctx))
 	}
-	var known *connector.Error
-	if errors.As(err, &known) {
+	if _, known := errors.AsType[*connector.Error](err); known {
 		return err
 	}
 	e := &connector.Error{Class: connector.ClassPermanent, Doing: doing, Err: err}
@@ -34,7 +33,8 @@ func wrap(ctx context.Context, doing string, err error) error {
 	case sqlite.ResultReadOnly, sqlite.ResultPerm, sqlite.ResultAuth:
 		e.Code, e.Hint = "sqlite.readonly", "the file and its folder must be writable, also for the -wal and -shm files beside it"
 	case sqlite.ResultNotADB:
-		e.Code, e.Class, e.Hint = "sqlite.notadb", connector.ClassConfig, "the file is no SQLite database (or an encrypted one): check its name"
+		e.Code, e.Class = "sqlite.notadb", connector.ClassConfig
+		e.Hint = "the file is no SQLite database (or an encrypted one): check its name"
 	case sqlite.ResultCantOpen:
 		e.Code, e.Class, e.Hint = "sqlite.open", connector.ClassConfig, "check the path, and that the folder exists and may be entered"
 	case sqlite.ResultCorrupt:
@@ -65,7 +65,7 @@ func configError(code, doing string, err error) *connector.Error {
 
 // statError says that a file is not there before SQLite says less.
 func statError(path string, err error) error {
-	e := configError("sqlite.open", fmt.Sprintf("opening %s", path), err)
+	e := configError("sqlite.open", "opening "+path, err)
 	if errors.Is(err, fs.ErrNotExist) {
 		e.Err, e.Hint = errors.New("there is no such file"), "check the path: it is relative to the folder that leat was started in"
 	}

@@ -64,7 +64,8 @@ func (s *source) checkNulls(t *table) error {
 		return nil
 	}
 	return &connector.Error{
-		Class: connector.ClassPermanent, Code: "sqlite.null_cursor", Doing: "reading incrementally", Dataset: t.name, Column: t.order[0].name,
+		Class: connector.ClassPermanent, Code: "sqlite.null_cursor", Doing: "reading incrementally",
+		Dataset: t.name, Column: t.order[0].name,
 		Err:  fmt.Errorf("%d rows have no cursor value", n),
 		Hint: "read them with nulls=include, or leave them out with nulls=skip",
 	}

@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -36,10 +37,8 @@ func (r *runs) expect(t *testing.T, what string, want ...string) {
 	}
 }
 
-// A row that comes after a run with the very cursor value that the run ended at is read by the next one; no row comes twice, but for
-// one that changed without its cursor.
-//
-// case C071
+// case C071: A row that comes after a run with the very cursor value that the run ended at is read by the next one; no row comes
+// twice, but for one that changed without its cursor.
 func TestRowsAtTheBoundary(t *testing.T) {
 	path := database(t, `CREATE TABLE t (id INTEGER PRIMARY KEY, u TEXT, v INT);
 		INSERT INTO t VALUES (5, '2024-01-01', 0), (9, '2024-01-02', 0), (3, '2024-01-02', 0)`)
@@ -53,9 +52,7 @@ func TestRowsAtTheBoundary(t *testing.T) {
 	r.expect(t, "nothing happened again")
 }
 
-// Rows that move behind the reader while it reads are neither missed nor doubled: the run reads one snapshot.
-//
-// case C072
+// case C072: rows that move behind the reader while it reads are neither missed nor doubled: the run reads one snapshot.
 func TestRowsThatMoveWhileReading(t *testing.T) {
 	path := database(t, `CREATE TABLE t (id INTEGER PRIMARY KEY, u INT);
 		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 35) INSERT INTO t SELECT i, i FROM n`)
@@ -97,9 +94,7 @@ func TestRowsThatMoveWhileReading(t *testing.T) {
 	r.expect(t, "what moved", `{"id":1,"u":1000}`, `{"id":11,"u":1001}`, `{"id":21,"u":1002}`, `{"id":31,"u":1003}`)
 }
 
-// The saved cursor is the stored value itself: no digit of it is rounded.
-//
-// case C073
+// case C073: the saved cursor is the stored value itself: no digit of it is rounded.
 func TestCursorPrecision(t *testing.T) {
 	path := database(t, `CREATE TABLE t (id INTEGER PRIMARY KEY, u DATETIME); INSERT INTO t VALUES (1, '2024-01-01 10:00:00.123456')`)
 	r := &runs{path: path, options: map[string]string{"table": "t", "cursor": "u"}}
@@ -111,7 +106,7 @@ func TestCursorPrecision(t *testing.T) {
 	}
 }
 
-// case C074
+// case C074.
 func TestRowsWithoutCursor(t *testing.T) {
 	const script = `CREATE TABLE t (id INTEGER PRIMARY KEY, u INT); INSERT INTO t VALUES (1, 10), (2, NULL), (3, 20)`
 	path := database(t, script)
@@ -130,9 +125,7 @@ func TestRowsWithoutCursor(t *testing.T) {
 	}
 }
 
-// Cursor values are parameters, whatever they are.
-//
-// case C075
+// case C075: cursor values are parameters, whatever they are.
 func TestCursorOfAnyType(t *testing.T) {
 	for name, values := range map[string][3]string{
 		"text with quotes": {`'a''b'`, `'a''c'`, `'b'';--'`},
@@ -156,9 +149,8 @@ func TestCursorOfAnyType(t *testing.T) {
 	}
 }
 
-// Random inserts, updates and resumed runs, against the obvious model: with a cursor that grows, the upserted rows are the table.
-//
-// cases C071, C072, C074
+// cases C071, C072, C074: random inserts, updates and resumed runs, against the obvious model: with a cursor that grows, the
+// upserted rows are the table.
 func TestIncrementalConverges(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		path := database(t, `CREATE TABLE a (id INTEGER PRIMARY KEY, u INT, v INT); CREATE TABLE b (k TEXT PRIMARY KEY, u INT, v INT) WITHOUT ROWID`)
@@ -169,7 +161,7 @@ func TestIncrementalConverges(t *testing.T) {
 		for range rapid.IntRange(1, 5).Draw(rt, "runs") {
 			for range rapid.IntRange(0, 8).Draw(rt, "changes") {
 				clock += rapid.IntRange(0, 1).Draw(rt, "tick")
-				u := fmt.Sprint(clock)
+				u := strconv.Itoa(clock)
 				if rapid.IntRange(0, 9).Draw(rt, "null") == 0 {
 					u = "NULL"
 				}

@@ -16,9 +16,7 @@ import (
 	"github.com/leatdata/leat/record"
 )
 
-// Random tables of random types: what was written is read back, type and value.
-//
-// cases C001, C002, C026
+// cases C001, C002, C026: random tables of random types: what was written is read back, type and value.
 func TestRandomTables(t *testing.T) {
 	cases := connectortest.Cases()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -87,24 +85,23 @@ func texts(batches ...*record.Batch) []string {
 	var out []string
 	for _, b := range batches {
 		for i := range b.NumRows() {
-			row := ""
+			var row []byte
 			for c := range int(b.Rows.NumCols()) {
+				row = append(row, '|')
 				if b.Rows.Column(c).IsNull(i) {
-					row += "|NULL"
+					row = append(row, "NULL"...)
 					continue
 				}
-				row += "|" + string(record.AppendText(nil, b.Rows.Column(c), i))
+				row = record.AppendText(row, b.Rows.Column(c), i)
 			}
-			out = append(out, row)
+			out = append(out, string(row))
 		}
 	}
 	return out
 }
 
-// Random transactions of inserts, updates, key moves, swaps and deletes, cut into batches anywhere, with values that are not sent:
-// the table ends as the model.
-//
-// clauses E5, E12
+// clauses E5, E12: random transactions of inserts, updates, key moves, swaps and deletes, cut into batches anywhere, with values
+// that are not sent: the table ends as the model.
 func TestRandomChanges(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		path := filepath.Join(t.TempDir(), "t.db")

@@ -101,7 +101,8 @@ func (w *writer) fetch(i int, cols []int, into map[int]value) error {
 	for j, c := range cols {
 		names[j] = w.t.cols[c].name
 	}
-	st, err := w.db.conn.Prepare("SELECT " + sqlgen.Idents(names) + " FROM " + ident(w.t.physical) + " WHERE " + sqlgen.Equals(w.t.keyNames()))
+	where := " WHERE " + sqlgen.Equals(w.t.keyNames())
+	st, err := w.db.conn.Prepare("SELECT " + sqlgen.Idents(names) + " FROM " + ident(w.t.physical) + where)
 	if err != nil {
 		return err
 	}

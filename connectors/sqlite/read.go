@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -123,9 +124,7 @@ func (s *source) endOfStatement(t *table, p *page) (*record.Batch, error) {
 	}
 	if s.cur.now != nil {
 		marks := make(map[string]mark, len(s.marks)+1)
-		for k, v := range s.marks {
-			marks[k] = v
-		}
+		maps.Copy(marks, s.marks)
 		marks[t.name] = *s.cur.now
 		s.marks = marks
 	}
@@ -356,9 +355,9 @@ func (p *page) rejected(i int, cause error) record.Reject {
 		names[i], vals[i] = o.name, valueOf(&p.cells, i)
 	}
 	r.Key = objectJSON(names, vals)
-	names, vals = names[:0], vals[:0]
+	names, vals = make([]string, len(p.t.columns)), make([]value, len(p.t.columns))
 	for i, c := range p.t.columns {
-		names, vals = append(names, c.name), append(vals, valueOf(&p.cells, len(p.t.order)+i))
+		names[i], vals[i] = c.name, valueOf(&p.cells, len(p.t.order)+i)
 	}
 	r.Raw = objectJSON(names, vals)
 	return r

@@ -15,7 +15,8 @@ func (s *sink) stage(table string) (string, error) {
 	const digits = 4
 	sum := sha256.Sum256([]byte(s.start.Pipeline + "\x00" + s.start.Lane))
 	stage := "_leat_new_" + hex.EncodeToString(sum[:digits]) + "_" + table
-	err := s.db.each(`INSERT INTO `+replaceTable+` (pipeline, lane, run, "table", stage) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, nil,
+	err := s.db.each(`INSERT INTO `+replaceTable+` (pipeline, lane, run, "table", stage)
+		VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, nil,
 		s.start.Pipeline, s.start.Lane, s.start.Run, table, stage)
 	return stage, err
 }
@@ -76,8 +77,8 @@ func (s *sink) swapStages() error {
 
 func (s *sink) swap(g staged) error {
 	var extras []string
-	err := s.db.each(`SELECT sql FROM main.sqlite_schema WHERE tbl_name = ? COLLATE NOCASE AND type IN ('index', 'trigger') AND sql IS NOT NULL
-		ORDER BY type, name`, func(st *sqlite.Stmt) error {
+	err := s.db.each(`SELECT sql FROM main.sqlite_schema WHERE tbl_name = ? COLLATE NOCASE
+		AND type IN ('index', 'trigger') AND sql IS NOT NULL ORDER BY type, name`, func(st *sqlite.Stmt) error {
 		extras = append(extras, st.ColumnText(0))
 		return nil
 	}, g.table)

@@ -91,17 +91,20 @@ func className(c sqlite.ColumnType) string {
 }
 
 func int64Shape() shape {
-	return shape{kind: record.Int64, typ: arrow.PrimitiveTypes.Int64, classes: ints, all: true,
+	return shape{
+		kind: record.Int64, typ: arrow.PrimitiveTypes.Int64, classes: ints, all: true,
 		put: func(b array.Builder, c *cells, col int) error {
 			b.(*array.Int64Builder).Append(c.int(col)) //nolint:forcetypeassert // made for the type
 			return nil
-		}}
+		},
+	}
 }
 
 // rangedShape reads integers of fewer than 64 bits.
 func rangedShape(dt arrow.DataType, lowest, highest int64) shape {
 	kind := kindOf(dt)
-	return shape{kind: kind, typ: dt, classes: ints, tight: true,
+	return shape{
+		kind: kind, typ: dt, classes: ints, tight: true,
 		put: func(b array.Builder, c *cells, col int) error {
 			n := c.int(col)
 			if n < lowest || n > highest {
@@ -122,7 +125,8 @@ func rangedShape(dt arrow.DataType, lowest, highest int64) shape {
 				b.Append(uint32(n))
 			}
 			return nil
-		}}
+		},
+	}
 }
 
 // kindOf is the kind of a type that this package made.
@@ -138,7 +142,8 @@ func kindOf(dt arrow.DataType) record.Kind {
 const wholeInReal = 1 << 53
 
 func float64Shape() shape {
-	return shape{kind: record.Float64, typ: arrow.PrimitiveTypes.Float64, classes: ints | reals,
+	return shape{
+		kind: record.Float64, typ: arrow.PrimitiveTypes.Float64, classes: ints | reals,
 		put: func(b array.Builder, c *cells, col int) error {
 			if c.class(col) == sqlite.TypeInteger {
 				if n := c.int(col); n > wholeInReal || n < -wholeInReal {
@@ -147,11 +152,13 @@ func float64Shape() shape {
 			}
 			b.(*array.Float64Builder).Append(c.float(col)) //nolint:forcetypeassert // made for the type
 			return nil
-		}}
+		},
+	}
 }
 
 func float32Shape() shape {
-	return shape{kind: record.Float32, typ: arrow.PrimitiveTypes.Float32, classes: ints | reals, tight: true,
+	return shape{
+		kind: record.Float32, typ: arrow.PrimitiveTypes.Float32, classes: ints | reals, tight: true,
 		put: func(b array.Builder, c *cells, col int) error {
 			f := c.float(col)
 			if float64(float32(f)) != f {
@@ -159,11 +166,13 @@ func float32Shape() shape {
 			}
 			b.(*array.Float32Builder).Append(float32(f)) //nolint:forcetypeassert // made for the type
 			return nil
-		}}
+		},
+	}
 }
 
 func boolShape() shape {
-	return shape{kind: record.Bool, typ: arrow.FixedWidthTypes.Boolean, classes: ints | texts,
+	return shape{
+		kind: record.Bool, typ: arrow.FixedWidthTypes.Boolean, classes: ints | texts,
 		put: func(b array.Builder, c *cells, col int) error {
 			bb := b.(*array.BooleanBuilder) //nolint:forcetypeassert // made for the type
 			if c.class(col) == sqlite.TypeInteger {
@@ -181,12 +190,14 @@ func boolShape() shape {
 			default:
 				return fmt.Errorf("%q is no boolean", s)
 			}
-		}}
+		},
+	}
 }
 
 // stringShape reads numbers in their canonical text form, and text as it is.
 func stringShape() shape {
-	return shape{kind: record.String, typ: arrow.BinaryTypes.String, classes: ints | reals | texts,
+	return shape{
+		kind: record.String, typ: arrow.BinaryTypes.String, classes: ints | reals | texts,
 		put: func(b array.Builder, c *cells, col int) error {
 			text, err := canonical(c, col)
 			if err != nil {
@@ -194,7 +205,8 @@ func stringShape() shape {
 			}
 			b.(*array.StringBuilder).BinaryBuilder.Append(text) //nolint:forcetypeassert // made for the type
 			return nil
-		}}
+		},
+	}
 }
 
 // canonical returns the text form of an integer, a real or a text; it is valid until the next value is read.
@@ -233,11 +245,13 @@ func anyTextShape() shape {
 }
 
 func binaryShape() shape {
-	return shape{kind: record.Binary, typ: arrow.BinaryTypes.Binary, classes: blobs, all: true,
+	return shape{
+		kind: record.Binary, typ: arrow.BinaryTypes.Binary, classes: blobs, all: true,
 		put: func(b array.Builder, c *cells, col int) error {
 			b.(*array.BinaryBuilder).Append(c.blob(col)) //nolint:forcetypeassert // made for the type
 			return nil
-		}}
+		},
+	}
 }
 
 // bytesShape reads text as its bytes too: what the option types=column:binary asks for.
@@ -258,14 +272,16 @@ func bytesShape() shape {
 // parsedShape reads the canonical text form of a type. Exactly says that another spelling of the same value (an upper-case uuid)
 // is no value of it, because the spelling would be lost.
 func parsedShape(dt arrow.DataType, classes classSet) shape {
-	return shape{kind: kindOf(dt), typ: dt, classes: classes,
+	return shape{
+		kind: kindOf(dt), typ: dt, classes: classes,
 		put: func(b array.Builder, c *cells, col int) error {
 			text, err := canonical(c, col)
 			if err != nil {
 				return err
 			}
 			return record.ParseText(b, string(text))
-		}}
+		},
+	}
 }
 
 // spelledShape is parsedShape for types whose text has several spellings: only the canonical one is a value.

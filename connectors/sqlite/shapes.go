@@ -45,7 +45,7 @@ func anyShapes() []shape {
 // undeclared reports whether the stored values alone say what a column is.
 func undeclared(declared string) bool {
 	s := shapesFor(declared)
-	return len(s) > 1 && s[len(s)-1].kind == record.Binary
+	return s[0].kind == record.Int64 && s[len(s)-1].kind == record.Binary
 }
 
 // rangedTypes are the integers that this package declares for fewer than 64 bits, and common names of the same.

@@ -91,7 +91,8 @@ func (s *sink) prepare(ctx context.Context) error {
 	if s.db, err = openDB(s.cfg.Path, sqlite.OpenReadWrite|sqlite.OpenCreate, s.cfg.BusyTimeout, s.env); err != nil {
 		return err
 	}
-	defer s.db.bound(ctx)()
+	release := s.db.bound(ctx)
+	defer release()
 	if s.cfg.Journal == journalWAL && s.cfg.Path != inMemory {
 		if err := s.db.exec("PRAGMA journal_mode = wal"); err != nil {
 			return err
@@ -184,7 +185,8 @@ func (s *sink) guard(ctx context.Context, doing string, f func() error) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	defer s.db.bound(ctx)()
+	release := s.db.bound(ctx)
+	defer release()
 	err := f()
 	var rows *connector.RowErrors
 	if err == nil || errors.As(err, &rows) {

@@ -17,7 +17,10 @@ import (
 	"github.com/leatdata/leat/record"
 )
 
-func testEnv(t testing.TB) connector.Env { return connectortest.Env(t) }
+func testEnv(t testing.TB) connector.Env {
+	t.Helper()
+	return connectortest.Env(t)
+}
 
 func openSink(t *testing.T, cfg connector.SinkConfig, start connector.SinkStart) connector.Sink {
 	t.Helper()
@@ -35,12 +38,41 @@ func openSink(t *testing.T, cfg connector.SinkConfig, start connector.SinkStart)
 func finish(t *testing.T, snk connector.Sink, run string) {
 	t.Helper()
 	p := record.Progress{Run: run, Position: record.Position{Shape: 1, Data: []byte(`{"at":1}`)}, Done: true}
-	if err := snk.(connector.Finisher).Finish(t.Context(), p); err != nil {
+	f, ok := connector.As[connector.Finisher](snk)
+	if !ok {
+		t.Fatal("the sink is no Finisher")
+	}
+	if err := f.Finish(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	if err := snk.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func commit(t testing.TB, snk connector.Sink, p record.Progress) {
+	t.Helper()
+	if err := store(t, snk).Commit(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func store(t testing.TB, snk connector.Sink) connector.PositionStore {
+	t.Helper()
+	s, ok := connector.As[connector.PositionStore](snk)
+	if !ok {
+		t.Fatal("the sink is no PositionStore")
+	}
+	return s
+}
+
+func mapping(t *testing.T, snk connector.Sink, s *record.Schema) ([]connector.Mapping, error) {
+	t.Helper()
+	m, ok := connector.As[connector.Mapper](snk)
+	if !ok {
+		t.Fatal("the sink is no Mapper")
+	}
+	return m.Map(t.Context(), s)
 }
 
 // write writes batches in one run.
@@ -77,7 +109,7 @@ func changes(s *record.Schema, ops []record.Op, rows, old [][]string) *record.Ba
 	return b
 }
 
-// clause E12
+// clause E12.
 func TestKeysMoveAndSwap(t *testing.T) {
 	s := pairSchema()
 	seed := connectortest.BatchOf(s, []string{"1", `"a"`, `"A"`}, []string{"2", `"b"`, `"B"`}, []string{"3", `"c"`, `"C"`})
@@ -119,9 +151,7 @@ func TestKeysMoveAndSwap(t *testing.T) {
 	}
 }
 
-// A swap may span batches; the transaction's end decides.
-//
-// clause E12
+// clause E12: A swap may span batches; the transaction's end decides.
 func TestSwapAcrossBatches(t *testing.T) {
 	s := pairSchema()
 	path := filepath.Join(t.TempDir(), "t.db")
@@ -136,9 +166,7 @@ func TestSwapAcrossBatches(t *testing.T) {
 	}
 }
 
-// A value that the source did not send is never made NULL.
-//
-// clause E12
+// clause E12: A value that the source did not send is never made NULL.
 func TestUnchangedWithoutRow(t *testing.T) {
 	s := pairSchema()
 	snk := openSink(t, sinkOf(filepath.Join(t.TempDir(), "t.db")), connector.SinkStart{Mode: connector.Upsert, Run: "r"})
@@ -186,7 +214,7 @@ func TestExistingColumnsChangeNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer snk.Close(t.Context()) //nolint:errcheck // a test
-	m, err := snk.(connector.Mapper).Map(t.Context(), s)
+	m, err := mapping(t, snk, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,9 +261,7 @@ func TestReplaceKeepsTheSchemaAround(t *testing.T) {
 	if err := half.Write(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	if err := half.(connector.PositionStore).Commit(t.Context(), record.Progress{Run: "one"}); err != nil {
-		t.Fatal(err)
-	}
+	commit(t, half, record.Progress{Run: "one"})
 	if err := half.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -258,9 +284,7 @@ func TestReplaceKeepsTheSchemaAround(t *testing.T) {
 	}
 }
 
-// Names that differ only in case are one table to SQLite: refused, not mixed.
-//
-// cases C099, C100
+// cases C099, C100: names that differ only in case are one table to SQLite: refused, not mixed.
 func TestNamesThatCollide(t *testing.T) {
 	snk := openSink(t, sinkOf(filepath.Join(t.TempDir(), "t.db")), connector.SinkStart{Run: "r"})
 	long := strings.Repeat("n", 70)
@@ -270,17 +294,14 @@ func TestNamesThatCollide(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"order", "audit.users", "_leat_progress", "sqlite_x"} {
-		m := snk.(connector.Mapper)
-		if _, err := m.Map(t.Context(), connectortest.Numbered(name, 1, 1).Schema); connector.ClassOf(err) != connector.ClassConfig || connector.HintOf(err) == "" {
+		if _, err := mapping(t, snk, connectortest.Numbered(name, 1, 1).Schema); connector.ClassOf(err) != connector.ClassConfig || connector.HintOf(err) == "" {
 			t.Errorf("Map of %s returned %v", name, err)
 		}
 	}
 }
 
-// Rows and progress are one: whatever step a run dies at, what is there is exactly what the progress says.
-//
-// case C063
-// clause E5
+// case C063.
+// clause E5: rows and progress are one: whatever step a run dies at, what is there is exactly what the progress says.
 func TestKilledBetweenSteps(t *testing.T) {
 	for _, die := range []string{"write", "commit", "second write", "second commit"} {
 		t.Run(die, func(t *testing.T) {
@@ -307,13 +328,11 @@ func TestKilledBetweenSteps(t *testing.T) {
 				}
 				crash(at + "write")
 				p := record.Progress{Run: "r", Position: record.Position{Shape: 1, Data: []byte([]string{"1000", "2000"}[n])}}
-				if err := snk.(connector.PositionStore).Commit(t.Context(), p); err != nil {
-					t.Fatal(err)
-				}
+				commit(t, snk, p)
 				crash(at + "commit")
 			}
 			again := openSink(t, sinkOf(copyOf), connector.SinkStart{Pipeline: "p", Lane: "l", Run: "r", Fence: 2})
-			p, found, err := again.(connector.PositionStore).Committed(t.Context())
+			p, found, err := store(t, again).Committed(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -378,7 +397,7 @@ func TestClearErrors(t *testing.T) {
 	}
 }
 
-// clause E12
+// clause E12.
 func TestTruncateIsApplied(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.db")
 	target := connectortest.Target{Config: func() connector.SinkConfig { return sinkOf(path) }}

@@ -17,10 +17,11 @@ const (
 
 // SinkConfig is the configuration of a sink that writes one file. Use NewSink, which sets the defaults.
 type SinkConfig struct {
-	Path        string        `leat:"path,required" doc:"the database file; it is made where it does not exist, its folder is not" example:"out.db"`
-	Table       string        `leat:"table" doc:"the table to write, where there is one dataset; default: the dataset's name" example:"orders"`
-	Names       string        `leat:"names" doc:"tables are named after the last part of a dataset's name, or after all parts with _ between" enum:"short|full"`
-	Journal     string        `leat:"journal" doc:"wal: writers and readers never wait for each other; keep: the file's own mode" enum:"wal|keep"`
+	Path    string `leat:"path,required" doc:"the database file; it is made where it does not exist" example:"out.db"`
+	Table   string `leat:"table" doc:"the table to write, of one dataset; default: the dataset's name" example:"orders"`
+	Names   string `leat:"names" doc:"tables take the last part of a dataset's name, or all with _ between" enum:"short|full"`
+	Journal string `leat:"journal" doc:"wal: writers and readers do not wait for each other; keep: as it is" enum:"wal|keep"`
+
 	BusyTimeout time.Duration `leat:"busy_timeout" doc:"how long to wait for another program's lock"`
 }
 

@@ -54,7 +54,8 @@ func (s *source) look(ctx context.Context) error {
 	if s.tables != nil {
 		return nil
 	}
-	defer s.db.bound(ctx)()
+	release := s.db.bound(ctx)
+	defer release()
 	var err error
 	if s.utf16, err = s.db.utf16(); err != nil {
 		return wrap(ctx, doing, err)
@@ -186,7 +187,8 @@ func (s *source) resume(from position) error {
 	if len(s.reading) > 0 && s.reading[0].name == from.Table {
 		t := s.reading[0]
 		if len(from.After) != len(t.order) {
-			return positionError(fmt.Errorf("table %s is ordered by %d columns now, the position has %d", t.name, len(t.order), len(from.After)))
+			have, want := len(from.After), len(t.order)
+			return positionError(fmt.Errorf("table %s is ordered by %d columns now, the position has %d", t.name, want, have))
 		}
 		s.cur.after, s.cur.now = from.After, from.Now
 	}
@@ -206,7 +208,8 @@ func (s *source) Read(ctx context.Context, want connector.Limit) (*record.Batch,
 	case len(s.reading) == 0:
 		return nil, io.EOF
 	}
-	defer s.db.bound(ctx)()
+	release := s.db.bound(ctx)
+	defer release()
 	t := s.reading[0]
 	b, err := s.readTable(t, want)
 	if err != nil {

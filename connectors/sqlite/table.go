@@ -149,9 +149,10 @@ func (s *source) planColumns(t *table) error {
 	for _, n := range names {
 		c, ok := t.object.column(strings.TrimSpace(n))
 		if !ok {
-			return s.noColumn(t, n, "columns")
+			return t.noColumn(n, "columns")
 		}
-		col := column{name: c.name, declared: c.declared, shapes: shapesFor(c.declared), readOnly: c.generated, inferred: undeclared(c.declared)}
+		col := column{name: c.name, declared: c.declared, shapes: shapesFor(c.declared), readOnly: c.generated}
+		col.inferred = undeclared(c.declared)
 		col.notNull = c.notNull || (t.object.keyIsRowID && strings.EqualFold(t.object.key[0].column, c.name))
 		if t.object.strict && !strings.EqualFold(c.declared, "ANY") {
 			col.shapes = col.shapes[:1]
@@ -181,7 +182,7 @@ func (s *source) forceType(t *table, col *column) error {
 	return nil
 }
 
-func (s *source) noColumn(t *table, name, option string) error {
+func (t *table) noColumn(name, option string) error {
 	e := configError("sqlite.column", "reading the option "+option, connector.UnknownName("column", name, t.object.columnNames()))
 	e.Dataset = t.name
 	e.Hint = "names are those of the table, without quotes"
@@ -195,7 +196,7 @@ func (s *source) planKey(t *table) error {
 		for _, n := range want {
 			c, ok := t.object.column(n)
 			if !ok {
-				return s.noColumn(t, n, "key")
+				return t.noColumn(n, "key")
 			}
 			t.key = append(t.key, c.name)
 		}
@@ -245,10 +246,11 @@ func (s *source) planOrder(t *table) error {
 	}
 	c, ok := o.column(s.cfg.Cursor)
 	if !ok {
-		return s.noColumn(t, s.cfg.Cursor, "cursor")
+		return t.noColumn(s.cfg.Cursor, "cursor")
 	}
 	if len(t.order) == 0 {
-		e := configError("sqlite.key", "reading the option cursor", fmt.Errorf("%s has no key to tell rows with the same cursor value apart", t.name))
+		err := fmt.Errorf("%s has no key to tell rows with the same cursor value apart", t.name)
+		e := configError("sqlite.key", "reading the option cursor", err)
 		e.Hint = "name its key with key=COLUMN"
 		return e
 	}

@@ -86,7 +86,7 @@ func (s *sink) claim(dataset string) (string, error) {
 		s.owners = map[string]string{}
 	}
 	if other, taken := s.owners[low]; taken && other != dataset {
-		e.Err = fmt.Errorf("it would be written to table %q, as dataset %s is (SQLite does not tell upper and lower case apart)", name, other)
+		e.Err = fmt.Errorf("it would be written to table %q, as dataset %s is (SQLite ignores case)", name, other)
 		e.Hint = "names=full keeps schemas apart; rename one of the datasets where only case differs"
 		return "", e
 	}
@@ -96,7 +96,7 @@ func (s *sink) claim(dataset string) (string, error) {
 
 // create makes the table with exact types.
 func (s *sink) create(name string, schema *record.Schema) error {
-	defs := make([]string, schema.Columns.NumFields())
+	defs := make([]string, 0, schema.Columns.NumFields()+1)
 	rowIDKey := len(schema.Key) == 1
 	for i, f := range schema.Columns.Fields() {
 		typ, err := record.TypeOf(f.Type)
@@ -105,14 +105,15 @@ func (s *sink) create(name string, schema *record.Schema) error {
 		}
 		declared := declare(typ, record.NativeOf(f))
 		isKey := slices.Contains(schema.Key, i)
-		defs[i] = sqlgen.Ident(f.Name) + " " + declared
+		def := sqlgen.Ident(f.Name) + " " + declared
 		switch {
 		case isKey && rowIDKey && declared == "INTEGER":
-			defs[i] += " PRIMARY KEY NOT NULL"
+			def += " PRIMARY KEY NOT NULL"
 		case isKey:
-			defs[i] += " NOT NULL"
+			def += " NOT NULL"
 			rowIDKey = false
 		}
+		defs = append(defs, def)
 	}
 	if len(schema.Key) > 0 && !rowIDKey {
 		defs = append(defs, "PRIMARY KEY ("+sqlgen.Idents(schema.KeyNames())+")")
@@ -161,7 +162,8 @@ func (s *sink) fit(t *target, o *object, schema *record.Schema) error {
 	if s.start.Mode == connector.Upsert && len(schema.Key) > 0 && !t.unique {
 		e.Code = "sqlite.key"
 		e.Err = fmt.Errorf("nothing makes the key (%s) of table %q unique", strings.Join(schema.KeyNames(), ", "), o.name)
-		e.Hint = fmt.Sprintf("CREATE UNIQUE INDEX %s ON %s (%s)", sqlgen.Ident(o.name+"_key"), sqlgen.Ident(o.name), sqlgen.Idents(schema.KeyNames()))
+		e.Hint = "CREATE UNIQUE INDEX " + sqlgen.Ident(o.name+"_key") + " ON " + sqlgen.Ident(o.name) +
+			" (" + sqlgen.Idents(schema.KeyNames()) + ")"
 		return e
 	}
 	return nil
@@ -176,7 +178,8 @@ func demanded(o *object, schema *record.Schema) []string {
 	var out []string
 	for _, c := range o.columns {
 		given := slices.ContainsFunc(schema.Names(), func(n string) bool { return strings.EqualFold(n, c.name) })
-		if c.notNull && !c.fallback && !c.generated && !given && !(o.keyIsRowID && strings.EqualFold(o.key[0].column, c.name)) {
+		rowID := o.keyIsRowID && strings.EqualFold(o.key[0].column, c.name)
+		if c.notNull && !given && !c.fallback && !c.generated && !rowID {
 			out = append(out, c.name)
 		}
 	}
@@ -256,7 +259,7 @@ func (s *sink) peek(ctx context.Context, name string) (*object, error) {
 	}
 	if s.db == nil {
 		if _, err := os.Stat(s.cfg.Path); err != nil {
-			return nil, nil //nolint:nilnil,nilerr // Start makes the file, or says why not
+			return nil, nil //nolint:nilnil // Start makes the file, or says why not
 		}
 		d, err := openDB(s.cfg.Path, sqlite.OpenReadOnly, s.cfg.BusyTimeout, s.env)
 		if err != nil {
@@ -264,7 +267,8 @@ func (s *sink) peek(ctx context.Context, name string) (*object, error) {
 		}
 		s.db = d
 	}
-	defer s.db.bound(ctx)()
+	release := s.db.bound(ctx)
+	defer release()
 	o, ok, err := s.db.describe(name)
 	if err != nil || !ok {
 		return nil, err
@@ -304,14 +308,16 @@ func (s *sink) addColumns(o *object, to *record.Schema) error {
 		}
 		c, ok := o.column(f.Name)
 		if !ok {
-			err := s.db.exec("ALTER TABLE " + ident(o.name) + " ADD COLUMN " + sqlgen.Ident(f.Name) + " " + declare(typ, record.NativeOf(f)))
+			def := sqlgen.Ident(f.Name) + " " + declare(typ, record.NativeOf(f))
+			err := s.db.exec("ALTER TABLE " + ident(o.name) + " ADD COLUMN " + def)
 			if err != nil {
 				return err
 			}
 			continue
 		}
 		if m, _ := mapColumn(f.Name, typ, c.declared); m.Fidelity == connector.Inexact {
-			e := configError("sqlite.widen", "changing a column's type", fmt.Errorf("it is declared %s, and SQLite can't change that: %s", c.declared, m.Why))
+			err := fmt.Errorf("it is declared %s, and SQLite can't change that: %s", c.declared, m.Why)
+			e := configError("sqlite.widen", "changing a column's type", err)
 			e.Dataset, e.Column, e.Hint = to.Dataset, f.Name, "--mode replace makes the table anew"
 			return e
 		}

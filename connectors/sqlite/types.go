@@ -37,7 +37,7 @@ func affinityOf(declared string) affinity {
 		return affText
 	case d == "" || d == "ANY" || has("BLOB"):
 		return affNone
-	case has("REAL", "FLOA", "DOUB"):
+	case has("REAL", "FLOA", "DOUB"): //nolint:misspell // as SQLite matches
 		return affReal
 	default:
 		return affNumeric
@@ -178,7 +178,7 @@ func Rules() []connector.TypeRule {
 		return connector.TypeRule{Native: native, Kind: kind, Read: read, Write: write, Fidelity: connector.Exact, Note: note}
 	}
 	float := func(native string, kind record.Kind) connector.TypeRule {
-		t := rule(native, kind, r, w, "infinities are kept; NaN and the sign of -0 are not: such a value is refused, or stored by the policy clamp, null or text")
+		t := rule(native, kind, r, w, "infinities are kept; NaN and the sign of -0 are not: refused, or handled by a policy")
 		t.Fidelity = connector.Checked
 		return t
 	}

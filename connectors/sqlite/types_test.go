@@ -12,7 +12,7 @@ import (
 )
 
 // read returns what a source over the script's tables delivers: types, rows, and what was set aside.
-func read(t *testing.T, script string, options map[string]string) (types []string, got []string, bad []string) {
+func read(t *testing.T, script string, options map[string]string) (types, got, bad []string) {
 	t.Helper()
 	batches, err := readAll(t, sourceOf(database(t, script), options))
 	if err != nil {
@@ -31,7 +31,7 @@ func read(t *testing.T, script string, options map[string]string) (types []strin
 const anything = `CREATE TABLE t (n INTEGER, d DOUBLE);
 	INSERT INTO t VALUES (5, 1.5), (0.99, '23g'), ('twelve', NULL), (x'00ff', 2.5), (NULL, 3)`
 
-// case C028
+// case C028.
 func TestMixedValuesWiden(t *testing.T) {
 	types, got, bad := read(t, anything, nil)
 	want := []string{`{"n":"5","d":"1.5"}`, `{"n":"0.99","d":"23g"}`, `{"n":"twelve","d":null}`, `{"n":null,"d":"3"}`}
@@ -46,7 +46,7 @@ func TestMixedValuesWiden(t *testing.T) {
 	}
 }
 
-// case C028
+// case C028.
 func TestMixedValuesReject(t *testing.T) {
 	types, got, bad := read(t, anything, map[string]string{"mixed": "reject"})
 	if diff := cmp.Diff([]string{"n int64", "d float64"}, types); diff != "" {
@@ -61,9 +61,7 @@ func TestMixedValuesReject(t *testing.T) {
 	}
 }
 
-// A value behind the rows that were looked at is rejected with all that is needed to find and to replay it.
-//
-// case C028
+// case C028: A value behind the rows that were looked at is rejected with all that is needed to find and to replay it.
 func TestValueBehindTheScan(t *testing.T) {
 	_, got, bad := read(t, `CREATE TABLE t (n INTEGER); INSERT INTO t VALUES (1), (2), ('N/A'), (4)`, map[string]string{"scan": "2"})
 	if diff := cmp.Diff([]string{`{"n":1}`, `{"n":2}`, `{"n":4}`}, got); diff != "" {
@@ -97,13 +95,17 @@ func TestNothingLostByReading(t *testing.T) {
 		{"boolean", "BOOLEAN", "(0), (1), ('true')", "bool", "false true true"},
 		{"boolean with 2", "BOOLEAN", "(0), (2)", "int64", "0 2"},
 		{"boolean with words", "BOOLEAN", "('yes'), (1)", "string", `"yes" "1"`},
-		{"datetime", "DATETIME", "('2024-01-02 03:04:05'), ('2024-01-02T03:04:05.123456')", "timestamp[us]",
-			`"2024-01-02T03:04:05" "2024-01-02T03:04:05.123456"`},
+		{
+			"datetime", "DATETIME", "('2024-01-02 03:04:05'), ('2024-01-02T03:04:05.123456')", "timestamp[us]",
+			`"2024-01-02T03:04:05" "2024-01-02T03:04:05.123456"`,
+		},
 		{"datetime with 7 digits", "DATETIME", "('2024-01-02 03:04:05.1234561')", "string", `"2024-01-02 03:04:05.1234561"`},
 		{"datetime with infinity", "TIMESTAMP", "('2024-01-02 03:04:05'), ('infinity')", "timestamp[us]", `"2024-01-02T03:04:05" "infinity"`},
 		{"datetime with zone", "DATETIME", "('2024-01-02 03:04:05Z')", "timestamp[us, UTC]", `"2024-01-02T03:04:05Z"`},
-		{"datetime with and without", "DATETIME", "('2024-01-02 03:04:05Z'), ('2024-01-02 03:04:05')", "string",
-			`"2024-01-02 03:04:05Z" "2024-01-02 03:04:05"`},
+		{
+			"datetime with and without", "DATETIME", "('2024-01-02 03:04:05Z'), ('2024-01-02 03:04:05')", "string",
+			`"2024-01-02 03:04:05Z" "2024-01-02 03:04:05"`,
+		},
 		{"datetime as number", "DATETIME", "(1700000000), (1700000001)", "int64", "1700000000 1700000001"},
 		{"date", "DATE", "('2024-02-29'), ('-0043-03-15')", "date", `"2024-02-29" "-0043-03-15"`},
 		{"no date", "DATE", "('2024-02-30')", "string", `"2024-02-30"`},
@@ -141,7 +143,7 @@ func TestNothingLostByReading(t *testing.T) {
 	}
 }
 
-// case C025
+// case C025.
 func TestZeroCharacter(t *testing.T) {
 	path := database(t, `CREATE TABLE t (v TEXT); INSERT INTO t VALUES ('ab'||char(0)||'cd'), (char(0)), ('')`)
 	batches, err := readAll(t, sourceOf(path, nil))
@@ -201,7 +203,7 @@ func TestWhereColumnsAndGenerated(t *testing.T) {
 	}
 }
 
-// cases C099, C100
+// cases C099, C100.
 func TestNames(t *testing.T) {
 	long := strings.Repeat("x", 70)
 	script := `CREATE TABLE "select" ("user" INT, "Group" INT, "a b" INT, "x""y" INT, "ünï" INT); INSERT INTO "select" VALUES (1, 2, 3, 4, 5);

@@ -18,7 +18,7 @@ import (
 )
 
 // value is one stored value with its storage class: what positions are made of. It reads back to exactly the same value.
-type value struct {
+type value struct { //nolint:recvcheck // only decoding changes a value
 	class sqlite.ColumnType
 	n     int64
 	f     float64
