@@ -200,7 +200,7 @@ func (r *runner) record(old *state.Record, identity map[string]string, c *choice
 		next.Attempt = old.Attempt + 1
 	}
 	if c.run == "" {
-		c.run = r.runID()
+		c.run = r.runID(next.Attempt)
 		r.rows0, r.rejected0 = 0, 0
 	} else {
 		next.Progress.Position = c.saved

@@ -97,7 +97,7 @@ func onlyIn(a, b string) string {
 	return strings.Join(lines, ", ")
 }
 
-// runID makes a name for a run: when it began, and enough chance that no two are the same.
-func (r *runner) runID() string {
-	return fmt.Sprintf("%s-%08x", r.now().UTC().Format("20060102T150405"), uint32(r.random(1<<32)))
+// runID makes a name for a run: the attempt that began it, which is never reused, and some chance, in case the state was deleted.
+func (r *runner) runID(attempt uint64) string {
+	return fmt.Sprintf("%d-%08x", attempt, uint32(r.random(1<<32)))
 }

@@ -287,7 +287,9 @@ func TestBadBatches(t *testing.T) {
 	} {
 		bubble(t, func(t *testing.T) {
 			w := newWorld(1, steady(3), sim.Transactional)
-			script(w).read = func(context.Context, connector.Limit, func() (*record.Batch, error)) (*record.Batch, error) { return b, nil }
+			script(w).read = func(context.Context, connector.Limit, func() (*record.Batch, error)) (*record.Batch, error) {
+				return b, nil
+			}
 			if _, err := w.run(t.Context()); code(err) != "engine.bad_batch" {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -427,7 +429,9 @@ func TestCloseAlways(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(1, steady(6), sim.Transactional)
 		s := script(w)
-		s.start = func(context.Context) error { return &connector.Error{Class: connector.ClassPermanent, Code: "x", Err: errors.New("no")} }
+		s.start = func(context.Context) error {
+			return &connector.Error{Class: connector.ClassPermanent, Code: "x", Err: errors.New("no")}
+		}
 		if _, err := w.run(t.Context()); code(err) != "x" || s.closed != 1 {
 			t.Fatalf("%v, closed %d", err, s.closed)
 		}
@@ -659,7 +663,9 @@ func TestPanics(t *testing.T) {
 			s := script(w)
 			switch in {
 			case "read":
-				s.read = func(context.Context, connector.Limit, func() (*record.Batch, error)) (*record.Batch, error) { panic("index") }
+				s.read = func(context.Context, connector.Limit, func() (*record.Batch, error)) (*record.Batch, error) {
+					panic("index")
+				}
 			case "goroutine":
 				s.open = func(env connector.Env) { _ = env.Go(func(context.Context) { time.Sleep(time.Second); panic("index") }) }
 				w.src.OnRead = func(int) error { time.Sleep(time.Second); return nil }

@@ -195,7 +195,7 @@ func (d *deliverer) isolate(ctx context.Context, err error) (bool, error) {
 		return false, nil
 	}
 	in := d.datasets[de.name]
-	clean := in != nil && !in.committed && !d.g.r.resumed
+	clean := (in == nil || !in.committed) && !d.g.r.resumed
 	if (!clean && d.offer.Mode != connector.Upsert) || (d.dirty && repeats(d.offer, d.kind)) {
 		return false, nil
 	}
