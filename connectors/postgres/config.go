@@ -105,13 +105,18 @@ var (
 // SetURL takes a URL as libpq has it, whose query may also hold the options of the source.
 func (c *SourceConfig) SetURL(raw string) error { return setURL(c, &c.Connection, raw) }
 
-// Contract implements connector.SourceConfig: chunks are replayed whole, from the position behind the last complete one.
+// Contract implements connector.SourceConfig. A resume gives exactly the rows whose keys follow the position, in the same order, so that
+// none is applied twice; their values are those of that moment. Looking again for late commits (lag) gives rows once more.
 func (c *SourceConfig) Contract() (connector.SourceContract, error) {
 	if err := c.validate(); err != nil {
 		return connector.SourceContract{}, err
 	}
+	replay := connector.Deterministic
+	if c.CursorLag != "" {
+		replay = connector.Replayable
+	}
 	return connector.SourceContract{
-		Replay: connector.Replayable, Topology: connector.Singleton, Input: connector.AppendOnly, Bounded: true, CancelSafe: true,
+		Replay: replay, Topology: connector.Singleton, Input: connector.AppendOnly, Bounded: true, CancelSafe: true,
 		Incremental: c.Cursor != "",
 	}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/leatdata/leat/internal/pgtest"
+	"github.com/leatdata/leat/record"
 )
 
 const (
@@ -112,6 +114,9 @@ func TestKillNine(t *testing.T) {
 						break
 					}
 					killed++
+					if finished(t, bin, state) { // killed behind the end, before it could say so
+						break
+					}
 					if rows, _, _ := tg.read(t, url); rows > 0 && rows < killRows {
 						partial++
 					}
@@ -156,6 +161,22 @@ func runAndKill(t *testing.T, bin string, delay time.Duration, state, source, ta
 		}
 		return <-ended == nil // it may have ended just before
 	}
+}
+
+// finished reports whether the saved state says that the copy was done: the same command would begin anew.
+func finished(t *testing.T, bin, state string) bool {
+	t.Helper()
+	out, err := exec.Command(bin, "state", "list", "--state", state, "--json").Output()
+	if err != nil {
+		t.Fatalf("leat state list: %v", err)
+	}
+	var saved []struct {
+		Progress record.Progress `json:"progress"`
+	}
+	if err := json.Unmarshal(out, &saved); err != nil {
+		t.Fatalf("leat state list: %v\n%s", err, out)
+	}
+	return len(saved) == 1 && saved[0].Progress.Done
 }
 
 func readPostgres(t *testing.T, url, table string) (rows, distinct int, digest string) {
