@@ -241,7 +241,7 @@ func readSQLite(t *testing.T, path string) (rows, distinct int, digest string) {
 	}
 	one(`select count(*), count(distinct id) from items`, &rows, &distinct)
 	h := sha256.New()
-	if err := sqlitex.ExecuteTransient(c, `select id, name, amount, at, note from items order by id`, &sqlitex.ExecOptions{
+	if err := sqlitex.ExecuteTransient(c, `select id, name, printf('%.2f', amount), at, note from items order by id`, &sqlitex.ExecOptions{
 		ResultFunc: func(s *sqlite.Stmt) error {
 			var note *string
 			if !s.ColumnIsNull(4) {
