@@ -55,6 +55,7 @@ func database(t testing.TB, script string) string {
 	return path
 }
 
+// clauses S1, S2, S5, S6, S7, S8, S9, S12, S14, S15, S23, S24: over tables of every kind.
 func TestSourceTables(t *testing.T) {
 	conform(t, database(t, sample), nil, map[string][]string{
 		"orders": {
@@ -88,8 +89,24 @@ func TestSourceOneSnapshot(t *testing.T) {
 	conform(t, database(t, sample), map[string]string{"tables": "orders,pairs", "snapshot": "run"}, nil)
 }
 
+// clauses E5, S12, S15; cases C001, C002, C012, C021, C026: every type and mode.
 func TestSink(t *testing.T) {
-	connectortest.Sink(t, connectortest.SinkCase{New: newTarget})
+	connectortest.Sink(t, connectortest.SinkCase{
+		New: newTarget,
+		Refused: func(t testing.TB, target connectortest.Target) (*record.Batch, []int) {
+			t.Helper()
+			cfg, ok := target.Config().(*sqlite.SinkConfig)
+			if !ok {
+				t.Fatal("the target is no SQLite file")
+			}
+			run(t, cfg.Path, `CREATE TABLE one (id INTEGER PRIMARY KEY, v TEXT CHECK (v NOT IN ('value 3', 'value 7')))`)
+			return connectortest.Numbered("one", 0, 10), []int{3, 7}
+		},
+		Unreachable: func(t testing.TB) connector.SinkConfig {
+			t.Helper()
+			return sinkOf(filepath.Join(t.TempDir(), "no", "folder.db"))
+		},
+	})
 }
 
 func newTarget(t testing.TB) connectortest.Target {
