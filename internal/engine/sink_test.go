@@ -189,14 +189,14 @@ func TestTakenOver(t *testing.T) {
 		w.src.OnRead = func(int) error { time.Sleep(time.Second); return nil }
 		ctl, wait := background(t, w)
 		time.Sleep(10 * time.Second)
-		other := w.store.Record
-		other.Attempt++
-		if _, err := w.store.Save(t.Context(), other, w.store.Version); err != nil {
-			t.Fatal(err)
-		}
-		released := w.src.Released
+		released, attempt := 0, uint64(0)
+		w.Look(func() {
+			w.store.Record.Attempt++
+			w.store.Version++
+			released, attempt = w.src.Released, w.store.Record.Attempt
+		})
 		_, err := wait()
-		if connector.ClassOf(err) != connector.ClassFenced || ctl.Status().State != engine.Failed || w.store.Record.Attempt != other.Attempt {
+		if connector.ClassOf(err) != connector.ClassFenced || ctl.Status().State != engine.Failed || w.store.Record.Attempt != attempt {
 			t.Fatalf("%v, %s", err, ctl.Status().State)
 		}
 		if w.src.Released > released+1 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -593,14 +594,18 @@ func TestPauseInsideUnit(t *testing.T) {
 		ctl.Pause()
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if s := ctl.Status(); s.State != engine.Running || !w.store.Record.Progress.Position.Zero() {
-			t.Errorf("inside of a unit: %s, saved %s", s.State, w.store.Record.Progress.Position)
-		}
+		w.Look(func() {
+			if s := ctl.Status(); s.State != engine.Running || !w.store.Record.Progress.Position.Zero() {
+				t.Errorf("inside of a unit: %s, saved %s", s.State, w.store.Record.Progress.Position)
+			}
+		})
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		if s := ctl.Status(); s.State != engine.Paused || len(w.sinks[0].Rows) != 10 || w.src.Released != 1 {
-			t.Errorf("%s, %d rows, released %d: a pause delivers and acknowledges", s.State, len(w.sinks[0].Rows), w.src.Released)
-		}
+		w.Look(func() {
+			if s := ctl.Status(); s.State != engine.Paused || len(w.sinks[0].Rows) != 10 || w.src.Released != 1 {
+				t.Errorf("%s, %d rows, released %d: a pause delivers and acknowledges", s.State, len(w.sinks[0].Rows), w.src.Released)
+			}
+		})
 		ctl.Resume()
 		sum, err := wait()
 		if err != nil || !sum.Done || ctl.Status().State != engine.Stopped {
@@ -619,18 +624,22 @@ func TestUnreconciled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(1, steady(9), sim.Transactional)
 		w.plan.Commit.Bytes = 1
-		ok, calls := true, 0
-		w.src.Control = func() (bool, error) { calls++; return ok, nil }
+		var ok atomic.Bool
+		var calls atomic.Int64
+		ok.Store(true)
+		w.src.Control = func() (bool, error) { calls.Add(1); return ok.Load(), nil }
+		held := true
 		w.src.OnRead = func(unit int) error {
-			if time.Sleep(time.Second); unit == 4 {
-				ok = false
+			if time.Sleep(time.Second); unit == 4 && held {
+				held = false
+				ok.Store(false)
 			}
 			return nil
 		}
-		ctl, wait := background(t, w)
+		_, wait := background(t, w)
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		events, driven := len(w.Events()), calls
+		events, driven := len(w.Events()), calls.Load()
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		for _, e := range w.Events()[events:] {
@@ -638,11 +647,10 @@ func TestUnreconciled(t *testing.T) {
 				t.Errorf("%s while not reconciled", e)
 			}
 		}
-		if calls <= driven {
+		if calls.Load() <= driven {
 			t.Error("the control plane stood still")
 		}
-		ok = true
-		w.src.OnRead = nil
+		ok.Store(true)
 		if sum, err := wait(); err != nil || !sum.Done {
 			t.Fatal(err)
 		}
@@ -651,7 +659,6 @@ func TestUnreconciled(t *testing.T) {
 		if _, err := w.run(t.Context()); err == nil || !strings.Contains(err.Error(), "expelled") {
 			t.Fatal(err)
 		}
-		_ = ctl
 	})
 }
 

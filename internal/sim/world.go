@@ -49,8 +49,7 @@ type World struct {
 	events     []Event
 	violations []string
 	restarts   []func()
-	// FailSave makes the next saves of the state store fail that many times, before any effect.
-	failSaves int
+	failSaves  int // how many saves of the state store fail, without effect
 }
 
 // NewWorld returns a world whose chances come from the seed.
@@ -103,7 +102,14 @@ func (w *World) Violations() []string {
 	return append([]string(nil), w.violations...)
 }
 
-// Violate notes something that must not happen. The mutex is held by do; others call violate.
+// Look runs f while no step takes effect, so that what is durable can be read, and changed, beside a running engine.
+func (w *World) Look(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+// violateLocked notes something that must not happen. The mutex is held.
 func (w *World) violateLocked(format string, args ...any) {
 	w.violations = append(w.violations, fmt.Sprintf(format, args...))
 }
