@@ -19,6 +19,9 @@ const cursorShape = 1
 // cursorStep is how far Step grows with a batch; it leaves room for batches between two that an earlier attempt numbered.
 const cursorStep = 1 << 20
 
+// maxSeen bounds how many transactions are remembered one by one.
+const maxSeen = 10_000
+
 // maxTies bounds how many keys of equal cursor are remembered where nothing else tells seen rows from others.
 const maxTies = 1000
 
@@ -37,6 +40,7 @@ type cursorState struct {
 	Cursor  *string    `json:"cursor,omitempty"`  // the greatest value that was delivered; nil: no row yet
 	Key     []string   `json:"key,omitempty"`     // the greatest key among the rows of that value
 	Horizon int64      `json:"horizon,omitempty"` // transactions below were all seen; 0: the dataset does not tell
+	Seen    []int64    `json:"seen,omitempty"`    // transactions from the horizon on that were seen nevertheless
 	Since   int64      `json:"since,omitempty"`   // while open: when the oldest transaction above the horizon may have begun, in microseconds since 1970
 	Low     *string    `json:"low,omitempty"`     // no late commit can have a cursor below; nil: unknown
 	Ties    [][]string `json:"ties,omitempty"`    // keys that were delivered with exactly Cursor, where there is no horizon

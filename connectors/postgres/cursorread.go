@@ -31,13 +31,16 @@ type cursorRead struct {
 	step int64
 	ties [][]string
 	rng  keyRange
+
+	resumed bool  // the round goes on under another snapshot than it began with
+	end     int64 // the first transaction that the snapshot can't see at all
 }
 
 // dataset reads one dataset and ends with an empty batch that carries the position behind it.
 func (in *incremental) dataset(ctx context.Context, t *sourceTable, next string) error {
 	r := &cursorRead{in: in, t: t, next: next, base: in.at.Cursors[t.dataset]}
 	if in.at.Dataset == t.dataset && in.at.Open != nil {
-		r.open, r.step = *in.at.Open, in.at.Step
+		r.open, r.step, r.resumed = *in.at.Open, in.at.Step, true
 	}
 	if err := r.columns(); err != nil {
 		return err
@@ -143,10 +146,12 @@ func (r *cursorRead) horizon(ctx context.Context) (int64, error) {
 	if !r.xmin {
 		return 0, nil
 	}
-	rows, err := ask(ctx, r.pg, "SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text")
+	rows, err := ask(ctx, r.pg, `SELECT pg_catalog.pg_snapshot_xmin(s)::text, pg_catalog.pg_snapshot_xmax(s)::text
+		FROM pg_catalog.pg_current_snapshot() s`)
 	if err != nil {
 		return 0, err
 	}
+	r.end = toInt(rows[0][1])
 	return toInt(rows[0][0]), nil
 }
 
@@ -202,6 +207,9 @@ func (r *cursorRead) fresh(low *string) string {
 	name, cast := ident(r.order[0].name), r.order[0].cast
 	if r.base.Horizon > 0 && r.xmin {
 		late := fmt.Sprintf("%s >= %s", xminSQL, r.bind(strconv.FormatInt(r.base.Horizon, 10), "bigint"))
+		if len(r.base.Seen) > 0 {
+			late += fmt.Sprintf(" AND %s <> ALL (%s)", xminSQL, r.bind(intArray(r.base.Seen), "bigint[]"))
+		}
 		if low != nil {
 			late = fmt.Sprintf("%s >= %s AND %s", name, r.bind(*low, cast), late)
 		}
@@ -383,6 +391,9 @@ func (r *cursorRead) finish(ctx context.Context) error {
 	if err := r.floor(ctx, &state); err != nil {
 		return err
 	}
+	if err := r.seen(ctx, &state); err != nil {
+		return err
+	}
 	if err := command(ctx, r.pg, "COMMIT"); err != nil {
 		return err
 	}
@@ -438,4 +449,38 @@ func (r *cursorRead) floor(ctx context.Context, state *cursorState) error {
 	low := string(rows[0][0])
 	state.Low = &low
 	return nil
+}
+
+// seen remembers the transactions that this round saw although an older one was still open: their rows need not come again. A
+// transaction's number alone does not tell, because the parts of an open transaction have numbers of their own. A round that was
+// resumed has seen only a part of them.
+func (r *cursorRead) seen(ctx context.Context, state *cursorState) error {
+	state.Seen = nil
+	if !r.xmin || r.resumed || state.Cursor == nil || state.Horizon >= r.end {
+		return nil
+	}
+	where := []string{xminSQL + " >= $1::bigint"}
+	args := []string{strconv.FormatInt(state.Horizon, 10)}
+	if state.Low != nil {
+		where = append(where, fmt.Sprintf("%s >= $2::%s", ident(r.order[0].name), r.order[0].cast))
+		args = append(args, *state.Low)
+	}
+	rows, err := ask(ctx, r.pg, fmt.Sprintf("SELECT DISTINCT %s FROM %s%s ORDER BY 1 LIMIT %d", xminSQL, r.t.from, r.t.whereSQL(where), maxSeen+1),
+		args...)
+	if err != nil || len(rows) > maxSeen {
+		return err
+	}
+	for _, row := range rows {
+		state.Seen = append(state.Seen, toInt(row[0]))
+	}
+	return nil
+}
+
+// intArray is an array as the server reads it.
+func intArray(values []int64) string {
+	parts := make([]string, len(values))
+	for i, v := range values {
+		parts[i] = strconv.FormatInt(v, 10)
+	}
+	return "{" + strings.Join(parts, ",") + "}"
 }
