@@ -2,7 +2,10 @@ package connector
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/leatdata/leat/record"
@@ -33,8 +36,15 @@ func (s Secret) String() string {
 	return "***"
 }
 
-// GoString hides the value from %#v.
-func (s Secret) GoString() string { return `"` + s.String() + `"` }
+// Format hides the value from every verb of fmt, also from those that are no verb of a string, which would show it. A secret in an
+// unexported field is beyond the reach of any method: keep secrets in exported ones.
+func (s Secret) Format(f fmt.State, verb rune) {
+	text := s.String()
+	if verb == 'q' || (verb == 'v' && f.Flag('#')) {
+		text = strconv.Quote(text)
+	}
+	_, _ = io.WriteString(f, text)
+}
 
 // MarshalText hides the value from JSON, YAML and logs.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

@@ -1,7 +1,6 @@
 package connector
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -44,15 +43,21 @@ func (e *Error) Error() string {
 	if e.Doing != "" {
 		parts = append(parts, e.Doing)
 	}
+	var where []string
 	if e.Dataset != "" {
-		where := e.Dataset
-		if e.Column != "" {
-			where += fmt.Sprintf(", column %q", e.Column)
-		}
-		parts = append(parts, where)
+		where = append(where, e.Dataset)
 	}
-	if e.Err != nil {
+	if e.Column != "" {
+		where = append(where, fmt.Sprintf("column %q", e.Column))
+	}
+	if len(where) > 0 {
+		parts = append(parts, strings.Join(where, ", "))
+	}
+	switch {
+	case e.Err != nil:
 		parts = append(parts, e.Err.Error())
+	case e.Code != "":
+		parts = append(parts, e.Code)
 	}
 	return strings.Join(parts, ": ")
 }
@@ -60,35 +65,43 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ClassOf returns the class of the outermost *Error in err's tree that has one.
+// ClassOf returns the class of the outermost *Error in err's tree that has one; of joined errors the first that has one.
 func ClassOf(err error) Class {
-	for err != nil {
-		var e *Error
-		if !errors.As(err, &e) {
-			return ClassUnknown
+	if e, ok := err.(*Error); ok && e.Class != ClassUnknown { //nolint:errorlint // the tree is walked here
+		return e.Class
+	}
+	for _, inner := range causes(err) {
+		if c := ClassOf(inner); c != ClassUnknown {
+			return c
 		}
-		if e.Class != ClassUnknown {
-			return e.Class
-		}
-		err = e.Err
 	}
 	return ClassUnknown
 }
 
-// HintOf returns the innermost hint in err's tree: the most exact one.
+// HintOf returns the innermost hint in err's tree: the most exact one; of joined errors the first that has one.
 func HintOf(err error) string {
-	hint := ""
-	for err != nil {
-		var e *Error
-		if !errors.As(err, &e) {
+	for _, inner := range causes(err) {
+		if hint := HintOf(inner); hint != "" {
 			return hint
 		}
-		if e.Hint != "" {
-			hint = e.Hint
-		}
-		err = e.Err
 	}
-	return hint
+	if e, ok := err.(*Error); ok { //nolint:errorlint // the tree is walked here
+		return e.Hint
+	}
+	return ""
+}
+
+// causes returns what an error directly wraps.
+func causes(err error) []error {
+	switch e := err.(type) { //nolint:errorlint // the tree is walked here
+	case interface{ Unwrap() error }:
+		if inner := e.Unwrap(); inner != nil {
+			return []error{inner}
+		}
+	case interface{ Unwrap() []error }:
+		return e.Unwrap()
+	}
+	return nil
 }
 
 // RowErrors is what a RowRejecter's Write returns when the target refused rows and took all others.
@@ -104,7 +117,10 @@ type RowError struct {
 
 // Error names the first row.
 func (e *RowErrors) Error() string {
-	if len(e.Rows) == 1 {
+	switch len(e.Rows) {
+	case 0:
+		return "no rows were refused"
+	case 1:
 		return e.Rows[0].Reject.Error()
 	}
 	return fmt.Sprintf("%s (and %d more rows)", e.Rows[0].Reject.Error(), len(e.Rows)-1)

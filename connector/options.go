@@ -140,11 +140,14 @@ func SetOptions(cfg any, values map[string]string) error {
 }
 
 func setField(f reflect.Value, o Option, value any) error {
-	if o.Enum != nil && !slices.Contains(o.Enum, fmt.Sprint(value)) {
-		return fmt.Errorf("%q is none of %s", fmt.Sprint(value), strings.Join(o.Enum, ", "))
+	if value == nil {
+		return fmt.Errorf("it has no value: want a %s", o.Type)
 	}
 	if f.Kind() == reflect.Slice || f.Kind() == reflect.Map {
 		return setMany(f, value)
+	}
+	if o.Enum != nil && !slices.Contains(o.Enum, fmt.Sprint(value)) {
+		return fmt.Errorf("%q is none of %s", fmt.Sprint(value), strings.Join(o.Enum, ", "))
 	}
 	if isComposite(value) {
 		return fmt.Errorf("want one %s", o.Type)
@@ -166,7 +169,7 @@ func setField(f reflect.Value, o Option, value any) error {
 
 func isComposite(v any) bool {
 	if v == nil {
-		return false
+		return true // nothing is no value either
 	}
 	k := reflect.TypeOf(v).Kind()
 	return k == reflect.Slice || k == reflect.Map
@@ -201,35 +204,54 @@ func setScalar(f reflect.Value, text string) error {
 }
 
 func setMany(f reflect.Value, value any) error {
-	switch v := value.(type) {
-	case string:
-		if f.Kind() == reflect.Map {
-			return setPairs(f, splitPairs(v))
-		}
-		f.Set(reflect.ValueOf(strings.Split(v, ",")))
-		return nil
-	case []any:
-		if f.Kind() == reflect.Map {
-			return errors.New("want a map, not a list")
-		}
-		list := make([]string, len(v))
-		for i, e := range v {
+	if text, ok := value.(string); ok {
+		return setManyText(f, text)
+	}
+	v := reflect.ValueOf(value)
+	switch {
+	case v.Kind() != f.Kind() && v.Kind() == reflect.Slice:
+		return errors.New("want a map, not a list")
+	case v.Kind() != f.Kind() && v.Kind() == reflect.Map:
+		return errors.New("want a list, not a map")
+	case v.Kind() != f.Kind():
+		return fmt.Errorf("want a %s or comma-separated text, not %v", optionType(f.Type()), value)
+	case v.Kind() == reflect.Slice:
+		list := make([]string, v.Len())
+		for i := range list {
+			e := v.Index(i).Interface()
+			if isComposite(e) {
+				return fmt.Errorf("element %d: want one text", i+1)
+			}
 			list[i] = fmt.Sprint(e)
 		}
 		f.Set(reflect.ValueOf(list))
 		return nil
-	case map[string]any:
-		if f.Kind() == reflect.Slice {
-			return errors.New("want a list, not a map")
-		}
-		m := make(map[string]string, len(v))
-		for k, e := range v {
-			m[k] = fmt.Sprint(e)
-		}
-		f.Set(reflect.ValueOf(m))
-		return nil
 	}
-	return fmt.Errorf("want a list or comma-separated text, not %v", value)
+	m := make(map[string]string, v.Len())
+	keys := v.MapKeys()
+	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	for _, k := range keys {
+		e := v.MapIndex(k).Interface()
+		if isComposite(e) {
+			return fmt.Errorf("entry %q: want one text", fmt.Sprint(k))
+		}
+		m[fmt.Sprint(k)] = fmt.Sprint(e)
+	}
+	f.Set(reflect.ValueOf(m))
+	return nil
+}
+
+// setManyText reads comma-separated text; the empty text is the empty list.
+func setManyText(f reflect.Value, text string) error {
+	switch {
+	case text == "":
+		f.SetZero()
+	case f.Kind() == reflect.Map:
+		return setPairs(f, splitPairs(text))
+	default:
+		f.Set(reflect.ValueOf(strings.Split(text, ",")))
+	}
+	return nil
 }
 
 // splitPairs splits at commas outside of brackets, so that a value may be decimal(12,2).

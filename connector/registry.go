@@ -62,14 +62,16 @@ func (r *Registry) Lookup(name string) (Definition, bool) {
 // Resolve finds the connector for a URL (by scheme) or a file name (by its longest known ending).
 func (r *Registry) Resolve(raw string) (Definition, error) {
 	if scheme, _, ok := strings.Cut(raw, ":"); ok && !strings.ContainsAny(scheme, `/\.`) && len(scheme) > 1 {
+		var known []string
 		for _, d := range r.defs {
 			if slices.Contains(d.Schemes, strings.ToLower(scheme)) {
 				return d, nil
 			}
+			known = append(known, d.Schemes...)
 		}
 		return Definition{}, &Error{
 			Class: ClassConfig, Code: "connector.unknown", Doing: "finding a connector",
-			Err:  fmt.Errorf("no connector has the scheme %q", scheme),
+			Err:  UnknownName("scheme", scheme, known),
 			Hint: "leat connectors lists what there is",
 		}
 	}
