@@ -194,7 +194,7 @@ func readPostgres(t *testing.T, url, table string) (rows, distinct int, digest s
 		t.Fatal(err)
 	}
 	r, err := c.Query(ctx, `select id::text, name, amount::text, `+
-		`to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), note from `+table+` order by id`)
+		`to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), note from `+table+` t order by t.id`)
 	if err != nil {
 		t.Fatal(err)
 	}
