@@ -118,7 +118,7 @@ func sinkProperties() object {
 }
 
 func badRowsSchema() object {
-	action := enum("stop: the first such row ends the run; set_aside: it is kept with the reason, and the run goes on.", "stop", "set_aside")
+	action := enum("stop: the first such row ends the run; set_aside: it is kept with its reason.", "stop", "set_aside")
 	return object{
 		"description": "What happens to rows that can't be carried.",
 		"oneOf": []any{action, object{

@@ -2,9 +2,11 @@ package main
 
 import (
 	"flag"
+	"fmt"
 	neturl "net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -58,7 +60,7 @@ func params(pattern string) testscript.Params {
 			env.Setenv("TZ", "UTC")
 			return nil
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "sqlite": sqliteCommand, "nopassword": noPassword},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "sqlite": sqliteCommand, "nopassword": noPassword, "csv": csvCommand},
 	}
 }
 
@@ -111,6 +113,24 @@ func indexExit(text string) string {
 		return text[len(prefix):]
 	}
 	return ""
+}
+
+// csv FILE ROWS LINE VALUE: writes a table of ids and totals whose total in one line is VALUE. Line 1 is the header.
+func csvCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 4 {
+		ts.Fatalf("usage: csv FILE ROWS LINE VALUE")
+	}
+	rows, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	text := []byte("id,total\n")
+	for i := 1; i <= rows; i++ {
+		value := strconv.Itoa(i * 3)
+		if strconv.Itoa(i+1) == args[2] {
+			value = args[3]
+		}
+		text = fmt.Appendf(text, "%d,%s\n", i, value)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), text, 0o600))
 }
 
 // sqlite FILE SQL: runs statements, and prints rows with | between the columns, as the sqlite3 program does.

@@ -35,8 +35,11 @@ func database(t *testing.T, script string) (string, *sqlite.Conn) {
 	return path, conn
 }
 
+// manyCount is how many rows manyRows makes; with small batches and commits they take a while.
+const manyCount = 20_000
+
 const manyRows = `create table items(id integer primary key, name text);
-	with recursive n(i) as (select 1 union all select i + 1 from n where i < 400000)
+	with recursive n(i) as (select 1 union all select i + 1 from n where i < 20000)
 	insert into items select i, 'item number ' || i from n`
 
 // logged is a leat process whose log is read as it runs.
@@ -103,7 +106,7 @@ func TestProgressAndStall(t *testing.T) {
 	if err := sqlitex.ExecuteTransient(lock, "begin immediate", nil); err != nil {
 		t.Fatal(err)
 	}
-	l := start(t, "copy", source, "sqlite:"+target+"?busy_timeout=1m", "--state", t.TempDir(), "--stalled-after", "50ms")
+	l := start(t, "copy", source, "sqlite:"+target+"?busy_timeout=1m", "--state", t.TempDir(), "--stalled-after", "50ms", "--batch-rows", "100", "--commit-bytes", "1kB")
 	l.until("a stall", func(m map[string]any) bool { return m["stalled"] == true && m["msg"] == "stalled: nothing has moved" })
 	if err := sqlitex.ExecuteTransient(lock, "rollback", nil); err != nil {
 		t.Fatal(err)
@@ -125,7 +128,7 @@ func TestProgressAndStall(t *testing.T) {
 func TestInterrupt(t *testing.T) {
 	source, _ := database(t, manyRows)
 	target, conn := database(t, "pragma journal_mode=wal; create table other(a)")
-	args := []string{"copy", source, "sqlite:" + target, "--state", t.TempDir(), "--commit-bytes", "100kB"}
+	args := []string{"copy", source, "sqlite:" + target, "--state", t.TempDir(), "--batch-rows", "100", "--commit-bytes", "1kB"}
 	l := start(t, args...)
 	l.until("progress", progress(0))
 	if err := l.cmd.Process.Signal(os.Interrupt); err != nil {
@@ -134,7 +137,7 @@ func TestInterrupt(t *testing.T) {
 	if code := l.wait(); code != cli.ExitInterrupted {
 		t.Fatalf("ended with %d:\n%s", code, strings.Join(l.all, "\n"))
 	}
-	if n := count(t, conn); n <= 0 || n >= 400_000 {
+	if n := count(t, conn); n <= 0 || n >= manyCount {
 		t.Errorf("%d rows after the interruption", n)
 	}
 	l = start(t, args...)
@@ -142,7 +145,7 @@ func TestInterrupt(t *testing.T) {
 	if code := l.wait(); code != cli.ExitOK {
 		t.Errorf("ended with %d", code)
 	}
-	if n := count(t, conn); n != 400_000 {
+	if n := count(t, conn); n != manyCount {
 		t.Errorf("%d rows in the end", n)
 	}
 }

@@ -84,7 +84,7 @@ func (s *session) printConnector(d connector.Definition) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n", d.Name, d.Title)
 	if d.Doc != "" {
-		b.WriteString(d.Doc + "\n")
+		b.WriteString(wrapWords(d.Doc, docWidth) + "\n")
 	}
 	if d.Source != nil {
 		b.WriteString("\nAs a source:\n" + optionTable(d.Source()) + "\n")

@@ -30,7 +30,8 @@ func TestMessages(t *testing.T) {
 		{"lines", errors.New("first\nsecond"), "leat: first\n      second\n", ExitFailed},
 		{"plan", plan, "leat: sink \"x\": one\n      do one\nleat: d, column \"c\": two\n", ExitUsage},
 		{
-			"file", config.Problems{{File: "p.yaml", Line: 3, Column: 1, Message: "bad"}, {File: "p.yaml", Line: 4, Column: 2, Message: "worse"}},
+			"file",
+			config.Problems{{File: "p.yaml", Line: 3, Column: 1, Message: "bad"}, {File: "p.yaml", Line: 4, Column: 2, Message: "worse"}},
 			"p.yaml:3:1: bad\np.yaml:4:2: worse\n", ExitUsage,
 		},
 		{"usage", &usageError{err: errors.New("no such flag"), hint: "look"}, "leat: no such flag\n      look\n", ExitUsage},

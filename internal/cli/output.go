@@ -31,5 +31,8 @@ func (s *session) printJSON(v any) error {
 	return s.print("%s\n", s.redact.text(string(text)))
 }
 
-// wrapWords breaks a cell between words.
+// docWidth is how wide text for people is.
+const docWidth = 100
+
+// wrapWords breaks text between words.
 func wrapWords(col string, maxLen int) string { return text.WrapSoft(col, maxLen) }
