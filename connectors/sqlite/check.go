@@ -41,8 +41,9 @@ func (s *sink) Check(ctx context.Context) ([]connector.Probe, error) {
 	}
 	if _, err := os.Stat(s.cfg.Path); err != nil {
 		folder := filepath.Dir(s.cfg.Path)
-		if _, err := os.Stat(folder); err != nil { //nolint:nilerr // the probe tells it
-			return []connector.Probe{{Name: name, Status: connector.Fail, Detail: err.Error(), Fix: "mkdir -p " + folder}}, nil
+		if _, err := os.Stat(folder); err != nil {
+			p := connector.Probe{Name: name, Status: connector.Fail, Detail: err.Error(), Fix: "mkdir -p " + folder}
+			return []connector.Probe{p}, nil //nolint:nilerr // the probe tells it
 		}
 		return []connector.Probe{{Name: name, Detail: "the file does not exist yet: it will be made"}}, nil
 	}

@@ -159,6 +159,7 @@ func TestIncrementalConverges(t *testing.T) {
 		model := map[string]string{}
 		clock, total, delivered := 0, 0, 0
 		for range rapid.IntRange(1, 5).Draw(rt, "runs") {
+			var script strings.Builder
 			for range rapid.IntRange(0, 8).Draw(rt, "changes") {
 				clock += rapid.IntRange(0, 1).Draw(rt, "tick")
 				u := strconv.Itoa(clock)
@@ -167,8 +168,10 @@ func TestIncrementalConverges(t *testing.T) {
 				}
 				table := rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "table")
 				total++
-				run(t, path, fmt.Sprintf(`INSERT OR REPLACE INTO %s VALUES (%d, %s, %d)`, table, rapid.IntRange(1, 9).Draw(rt, "id"), u, total))
+				id := rapid.IntRange(1, 9).Draw(rt, "id")
+				fmt.Fprintf(&script, `INSERT OR REPLACE INTO %s VALUES (%d, %s, %d);`, table, id, u, total)
 			}
+			run(t, path, script.String())
 			batches, next, err := readFrom(t, sourceOf(path, options), at)
 			if err != nil {
 				rt.Fatal(err)
