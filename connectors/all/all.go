@@ -5,6 +5,7 @@ import (
 
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/connectors/duckdb"
+	"github.com/leatdata/leat/connectors/file"
 	"github.com/leatdata/leat/connectors/postgres"
 	"github.com/leatdata/leat/connectors/sqlite"
 )
@@ -13,7 +14,7 @@ import (
 func All() (*connector.Registry, error) {
 	reg := &connector.Registry{}
 	var errs []error
-	for _, d := range []connector.Definition{duckdb.Definition(), postgres.Definition(), sqlite.Definition()} {
+	for _, d := range []connector.Definition{duckdb.Definition(), file.Definition(), postgres.Definition(), sqlite.Definition()} {
 		errs = append(errs, reg.Register(d))
 	}
 	return reg, errors.Join(errs...)

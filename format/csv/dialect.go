@@ -24,6 +24,12 @@ const DefaultMaxRow = 256 << 20
 // NoQuote is the Quote of a dialect whose fields are never quoted.
 const NoQuote = "none"
 
+// Check refuses what can't be told apart.
+func (d Dialect) Check() error {
+	_, err := d.check()
+	return err
+}
+
 // dialect is a checked one.
 type dialect struct {
 	delimiter, comment string
@@ -31,7 +37,7 @@ type dialect struct {
 	maxRow             int64
 }
 
-// check fills in what is not said and refuses what can't be told apart.
+// check fills in what is not said.
 func (d Dialect) check() (dialect, error) {
 	out := dialect{delimiter: d.Delimiter, comment: d.Comment, quote: '"', maxRow: d.MaxRow}
 	if out.delimiter == "" {
