@@ -20,6 +20,7 @@ func (g *generation) checkpointer(ctx context.Context, done <-chan struct{}) err
 		last := false
 		select {
 		case <-g.stream.Moved():
+		case <-g.inOrder:
 		case <-done:
 			last = true
 		case <-ctx.Done():

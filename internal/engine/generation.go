@@ -29,6 +29,7 @@ type generation struct {
 	saved        record.Position // by this generation's checkpointer, newest
 	restartsOnly bool
 	reconciled   atomic.Bool
+	inOrder      chan struct{} // capacity 1: the source is reconciled again, so what moved meanwhile may be saved
 	ended        atomic.Bool // the source came to its end: set before the stream is closed
 
 	soft context.Context //nolint:containedctx // ends reading
@@ -43,7 +44,7 @@ type generation struct {
 
 // generation runs one generation. A *restartError asks for another one; nil is an end in order.
 func (r *runner) generation(ctx context.Context) (err error) {
-	g := &generation{r: r, box: newMailbox(), restartsOnly: r.restartsOnly()}
+	g := &generation{r: r, box: newMailbox(), inOrder: make(chan struct{}, 1), restartsOnly: r.restartsOnly()}
 	g.reconciled.Store(true)
 	g.soft, g.stop = context.WithCancel(ctx)
 	g.hard, g.kill = context.WithCancel(context.WithoutCancel(ctx))

@@ -144,7 +144,12 @@ func (r *reader) drive() (bool, error) {
 		ok, err = r.control.Reconciled()
 		return err
 	})
-	r.g.reconciled.Store(ok)
+	if was := r.g.reconciled.Swap(ok); ok && !was {
+		select {
+		case r.g.inOrder <- struct{}{}:
+		default:
+		}
+	}
 	if err != nil {
 		return false, fmt.Errorf("source: its control plane: %w", err)
 	}

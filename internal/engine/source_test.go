@@ -623,7 +623,7 @@ func TestPauseInsideUnit(t *testing.T) {
 func TestUnreconciled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(1, steady(9), sim.Transactional)
-		w.plan.Commit.Bytes = 1
+		w.plan.Commit.Every = 10 * time.Second
 		var ok atomic.Bool
 		var calls atomic.Int64
 		ok.Store(true)
@@ -637,11 +637,16 @@ func TestUnreconciled(t *testing.T) {
 			return nil
 		}
 		_, wait := background(t, w)
-		time.Sleep(20 * time.Second)
+		time.Sleep(5500 * time.Millisecond)
 		synctest.Wait()
 		events, driven := len(w.Events()), calls.Load()
-		time.Sleep(20 * time.Second)
+		time.Sleep(40 * time.Second)
 		synctest.Wait()
+		w.Look(func() {
+			if len(w.sinks[0].Rows) == 0 {
+				t.Error("what was read is not delivered")
+			}
+		})
 		for _, e := range w.Events()[events:] {
 			if e.What == "read" || e.What == "save" {
 				t.Errorf("%s while not reconciled", e)
