@@ -28,7 +28,9 @@ func (d *decoder) source(v *node, dst *Source) {
 }
 
 // sinkKeys are the keys of a sink besides its connector.
-func sinkKeys() []string { return []string{"mode", "key", "policies", "bad_rows", "transforms"} }
+func sinkKeys() []string {
+	return []string{"mode", "key", "policies", "bad_rows", "transforms", "deletes"}
+}
 
 // sinks reads `sinks: {name: sink}`.
 func (d *decoder) sinks(v *node) []Sink {
@@ -78,8 +80,29 @@ func (d *decoder) sink(v *node, s *Sink) {
 			s.BadRows = d.badRows(e.value)
 		case "transforms":
 			s.Transforms = d.transforms(e.value)
+		case "deletes":
+			parsed(d, e.value, &s.Deletes, ParseDeletes)
 		}
 	}
+	if s.Deletes != "" && s.Deletes != DeletesKeep && (s.Mode == nil || *s.Mode != connector.Upsert) {
+		d.fail(v, "%s: deletes: %s needs mode: upsert", what, s.Deletes)
+	}
+}
+
+// What happens to rows of a sink that are gone from the source.
+const (
+	DeletesKeep = "keep" // nothing
+	DeletesHard = "hard" // they are deleted
+	DeletesSoft = "soft" // the column _deleted is set, all others keep their last values
+)
+
+// ParseDeletes reads keep, hard or soft.
+func ParseDeletes(s string) (string, error) {
+	known := []string{DeletesKeep, DeletesHard, DeletesSoft}
+	if slices.Contains(known, s) {
+		return s, nil
+	}
+	return "", connector.UnknownName("way to treat deleted rows", s, known)
 }
 
 // keys reads a list of columns for all datasets, or a map of dataset to list.

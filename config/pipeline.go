@@ -34,6 +34,7 @@ type Sink struct {
 	Policies   map[string]connector.Policy // by column, by dataset and column ("orders.total"), or by "*" for all
 	BadRows    *BadRows                    // nil: the pipeline's
 	Transforms Transforms                  // applied for this sink alone
+	Deletes    string                      // rows that are gone from the source: keep (or empty), hard, soft; needs mode upsert
 }
 
 // Transforms are the steps of a pipeline or a sink.

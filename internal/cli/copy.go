@@ -31,6 +31,7 @@ type copyFlags struct {
 	sourceOpt []string
 	sinkOpt   []string
 	name      string
+	deletes   string
 }
 
 const endpointHelp = `SRC and DST are URLs or file names; leat connectors lists what there is, leat connectors NAME its options,
@@ -84,6 +85,8 @@ func (f *copyFlags) register(cmd *cobra.Command) {
 	fs.IntVar(&f.batchRows, "batch-rows", 0, "rows of a batch; 0: a default that fits")
 	fs.StringArrayVar(&f.sourceOpt, "source-opt", nil, "NAME=VALUE: an option of the source")
 	fs.StringArrayVar(&f.sinkOpt, "sink-opt", nil, "NAME=VALUE: an option of the sink")
+	fs.StringVar(&f.deletes, "deletes", "",
+		"keep, hard or soft: what to do with rows that are gone from the source, found by comparing all keys; needs --mode upsert")
 	fs.StringVar(&f.name, "name", "", "name of what is saved about this copy (default: made of source, sink and selection)")
 }
 
@@ -170,6 +173,13 @@ func (f *copyFlags) modes(p *config.Pipeline) error {
 		}
 		p.BadRows = &config.BadRows{SetAside: true, Limit: n}
 	}
+	if f.deletes != "" {
+		d, err := config.ParseDeletes(f.deletes)
+		errs, sink.Deletes = append(errs, err), d
+		if d != config.DeletesKeep && f.mode != connector.Upsert.String() {
+			errs = append(errs, fmt.Errorf("--deletes %s needs --mode upsert", f.deletes))
+		}
+	}
 	for _, text := range f.policies {
 		column, policy, ok := strings.Cut(text, "=")
 		if !ok {
@@ -205,5 +215,8 @@ func copyName(from, to endpoint, p *config.Pipeline) string {
 		part(m.String())
 	}
 	part(p.Sinks[0].Key...)
+	if p.Sinks[0].Deletes == config.DeletesSoft {
+		part(p.Sinks[0].Deletes)
+	}
 	return fmt.Sprintf("copy-%s-%s-%s", from.label(), to.label(), hex.EncodeToString(h.Sum(nil)[:5]))
 }

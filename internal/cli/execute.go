@@ -97,10 +97,15 @@ func (s *session) execute(ctx context.Context, p *config.Pipeline, f *runFlags) 
 	released := s.stopOnDrain(ctl)
 	stop := s.watch(ctx, ctl, shown)
 	sum, runErr := engine.Run(ctx, plan, engine.Deps{Store: store, Rejects: aside, Log: log, Now: s.Now, Control: ctl})
+	var gone map[string]int64
+	if runErr == nil && sum.Done {
+		gone, runErr = s.prune(ctx, p, sum, plan, log)
+	}
 	stop()
 	released()
 	runErr = join(runErr, aside.Close())
 	report := newSummary(sum, runErr, aside.Path())
+	report.Deleted = gone
 	if err := s.report(p, report, f.json, func() { report.log(log) }); err != nil {
 		runErr = join(runErr, err)
 	}

@@ -21,7 +21,7 @@ const (
 const exitHelp = `Exit codes:
   0    done
   1    the run failed; what was saved stays, and the same command goes on from there
-  2    wrong usage, a mistake in the pipeline file, or a plan that was refused; nothing was written
+  2    it could not start: wrong usage, a mistake in the pipeline file, a wrong name or password, a plan that was refused
   3    leat check found something that would fail
   4    done, but rows were set aside; the summary says where they are
   130  interrupted by ^C or SIGTERM; the same command goes on from there`

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -35,4 +36,10 @@ func (s *session) printJSON(v any) error {
 const docWidth = 100
 
 // wrapWords breaks text between words.
-func wrapWords(col string, maxLen int) string { return text.WrapSoft(col, maxLen) }
+func wrapWords(s string, width int) string {
+	lines := strings.Split(text.WrapSoft(s, width), "\n")
+	for i, l := range lines {
+		lines[i] = strings.TrimRight(l, " ")
+	}
+	return strings.Join(lines, "\n")
+}

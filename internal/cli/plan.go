@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"slices"
+
 	"github.com/leatdata/leat/config"
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/internal/engine"
+	"github.com/leatdata/leat/internal/prune"
 )
 
 // defaultBatchBytes is the wanted size of a batch where only its rows were asked for.
@@ -29,6 +32,10 @@ func planOf(p *config.Pipeline) engine.Plan {
 		spec := engine.SinkSpec{
 			Name: s.Name, Connector: s.Connector, Config: s.Config, Mode: s.Mode, Key: s.Key, Keys: s.Keys,
 			Transforms: s.Transforms.Steps, Text: s.Transforms.Text, Policies: s.Policies,
+		}
+		if s.Deletes == config.DeletesSoft { // every row that is delivered is there
+			spec.Transforms = append(slices.Clip(spec.Transforms), prune.FlagStep())
+			spec.Text += "deletes: soft\n"
 		}
 		if s.BadRows != nil {
 			b := badRows(*s.BadRows)

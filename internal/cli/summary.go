@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +26,7 @@ type summary struct {
 	PeakMemory    int64            `json:"peak_memory_bytes,omitempty"`
 	SetAside      int64            `json:"set_aside"`
 	RejectsFile   string           `json:"rejects_file,omitempty"`
+	Deleted       map[string]int64 `json:"deleted,omitempty"` // rows that were gone from the source, by dataset
 	Datasets      []summaryDataset `json:"datasets"`
 	Sinks         []summarySink    `json:"sinks"`
 	Errors        []problem        `json:"errors,omitempty"`
@@ -115,6 +118,9 @@ func (s summary) text() string {
 	b.WriteString("\n")
 	for _, k := range s.Sinks {
 		b.WriteString(k.text(s.Rows, len(s.Sinks)))
+	}
+	for _, d := range slices.Sorted(maps.Keys(s.Deleted)) {
+		fmt.Fprintf(&b, "%s of %s were gone from the source\n", plural(s.Deleted[d], "row"), d)
 	}
 	if s.Resumed {
 		b.WriteString("went on where the last run ended\n")

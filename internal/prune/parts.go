@@ -112,11 +112,11 @@ const goneBatch = 4096
 // gone calls f with the keys that the sink has and the source has not, in batches of one dataset.
 func (p *parts) gone(f func(dataset int, keys []string) error) error {
 	for i := range partCount {
-		known, err := p.known(p.source[i])
+		present, err := known(p.source[i])
 		if err != nil {
 			return err
 		}
-		if err := p.missing(p.sink[i], known, f); err != nil {
+		if err := missing(p.sink[i], present, f); err != nil {
 			return err
 		}
 	}
@@ -133,24 +133,24 @@ func rewind(x *part) (*bufio.Reader, error) {
 	return bufio.NewReader(x.f), nil
 }
 
-func (p *parts) known(x *part) (map[[digestSize]byte]struct{}, error) {
+func known(x *part) (map[[digestSize]byte]struct{}, error) {
 	r, err := rewind(x)
 	if err != nil {
 		return nil, err
 	}
-	known := map[[digestSize]byte]struct{}{}
+	present := map[[digestSize]byte]struct{}{}
 	for {
 		var d [digestSize]byte
 		if _, err := io.ReadFull(r, d[:]); errors.Is(err, io.EOF) {
-			return known, nil
+			return present, nil
 		} else if err != nil {
 			return nil, err
 		}
-		known[d] = struct{}{}
+		present[d] = struct{}{}
 	}
 }
 
-func (p *parts) missing(x *part, known map[[digestSize]byte]struct{}, f func(int, []string) error) error {
+func missing(x *part, present map[[digestSize]byte]struct{}, f func(int, []string) error) error {
 	r, err := rewind(x)
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func (p *parts) missing(x *part, known map[[digestSize]byte]struct{}, f func(int
 		if _, err := io.ReadFull(r, key); err != nil {
 			return err
 		}
-		if _, ok := known[[digestSize]byte(head[:])]; ok {
+		if _, ok := present[[digestSize]byte(head[:])]; ok {
 			continue
 		}
 		n := int(binary.LittleEndian.Uint32(head[digestSize:]))

@@ -33,22 +33,13 @@ const (
 // Flag is the column that a soft delete sets.
 const Flag = "_deleted"
 
-// ParseMode reads keep, hard or soft; empty is Keep.
-func ParseMode(s string) (Mode, error) {
-	switch s {
-	case "", "keep":
-		return Keep, nil
-	case "hard":
-		return Hard, nil
-	case "soft":
-		return Soft, nil
-	}
-	return Keep, connector.UnknownName("way to treat deleted rows", s, []string{"keep", "hard", "soft"})
-}
-
 // FlagStep is the transform that a sink with soft deletes needs: every row that is delivered is not deleted.
-func FlagStep() (transform.Step, error) {
-	return transform.Set([]transform.Computed{{Column: Flag, Expr: "false", Type: "bool"}})
+func FlagStep() transform.Step {
+	s, err := transform.Set([]transform.Computed{{Column: Flag, Expr: "false", Type: "bool"}})
+	if err != nil {
+		panic(fmt.Sprintf("prune: the type bool is known: %v", err)) // broken invariant
+	}
+	return s
 }
 
 // Job is one pass over one sink.
