@@ -37,11 +37,11 @@ func systems() []system {
 				return "file:" + t.TempDir() + "/out/?format=" + format
 			},
 			all:   func(place string) string { return place + "&datasets=per_file" },
-			typed: format == "parquet",
+			typed: format == "parquet" || format == "arrow",
 		}
 	}
 	return []system{
-		dir("csv"), dir("jsonl"), dir("parquet"),
+		dir("csv"), dir("jsonl"), dir("parquet"), dir("arrow"),
 		{
 			name: "sqlite", typed: true,
 			fresh: func(t *testing.T) string { t.Helper(); return "sqlite:" + filepath.Join(t.TempDir(), "pair.db") },
