@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"crypto/rand"
 	"flag"
 	"fmt"
 	neturl "net/url"
@@ -26,12 +28,13 @@ func TestMain(m *testing.M) {
 // clause S31
 // cases C103, C104, C105.
 func TestScripts(t *testing.T) {
-	testscript.Run(t, params("testdata/*.txt"))
+	testscript.Run(t, params("testdata/*.txt", "testdata/file/*.txt"))
 }
 
 // case C103.
 func TestPostgresScripts(t *testing.T) {
 	url := pgtest.Database(t)
+	role := nastyRole(t, url)
 	p := params("testdata/postgres/*.txt")
 	setup := p.Setup
 	p.Setup = func(env *testscript.Env) error {
@@ -43,13 +46,41 @@ func TestPostgresScripts(t *testing.T) {
 		env.Setenv("PGHOSTPORT", u.Host)
 		env.Setenv("PGDATABASE", strings.TrimPrefix(u.Path, "/"))
 		env.Setenv("NASTY", nastyPassword)
+		env.Setenv("NASTYROLE", role)
 		return setup(env)
 	}
 	testscript.Run(t, p)
 }
 
-func params(pattern string) testscript.Params {
-	files, _ := filepath.Glob(pattern) // a bad pattern finds nothing, which Run refuses
+// nastyRole makes a role with a password of every special character, and a table that it may read.
+func nastyRole(t *testing.T, url string) string {
+	t.Helper()
+	conn := pgtest.Conn(t, url)
+	role := "leat_nasty_" + strings.ToLower(rand.Text()[:8])
+	for _, sql := range []string{
+		"create role " + role + " login password '" + nastyPassword + "'",
+		"create table nasty as select 1 as id",
+		"grant select on nasty to " + role,
+	} {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		if _, err := conn.Exec(ctx, "drop owned by "+role+"; drop role "+role); err != nil {
+			t.Error(err)
+		}
+	})
+	return role
+}
+
+func params(patterns ...string) testscript.Params {
+	var files []string
+	for _, p := range patterns {
+		found, _ := filepath.Glob(p) // a bad pattern finds nothing, which Run refuses
+		files = append(files, found...)
+	}
 	return testscript.Params{
 		Files:               files,
 		UpdateScripts:       *update,

@@ -30,6 +30,10 @@ func wrap(err error, doing string) error {
 		e.Err = at.Err // the path is in what was being done
 	}
 	e.Code, e.Hint = explain(err)
+	switch e.Code {
+	case "file.missing", "file.permission", "file.folder": // another path or another right is needed, whatever is tried again
+		e.Class = connector.ClassConfig
+	}
 	return e
 }
 
