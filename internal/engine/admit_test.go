@@ -28,7 +28,7 @@ var (
 
 // TestAdmissionTable holds what every kind of source and sink reach together against a table that a person has read.
 //
-// clause E7
+// clause E7.
 func TestAdmissionTable(t *testing.T) {
 	var b strings.Builder
 	for _, replay := range replays {
@@ -99,7 +99,7 @@ func eachOffer(f func(SinkOffer)) {
 
 // TestAdmissionProduct checks on every combination what must hold, told from the other side: what may go wrong there.
 //
-// clause E7
+// clause E7.
 func TestAdmissionProduct(t *testing.T) {
 	codes := func(a Admission) []string {
 		var cs []string
@@ -161,7 +161,7 @@ func TestAdmissionProduct(t *testing.T) {
 
 // The weakest lane decides; names are unique; all problems of all lanes are listed at once.
 //
-// clause E7
+// clause E7.
 func TestAdmissionOfSeveralSinks(t *testing.T) {
 	src := connector.SourceContract{Replay: connector.Deterministic, Bounded: true}
 	offer := func(name string, a connector.Atomicity) SinkOffer {

@@ -146,7 +146,7 @@ func (r *runner) rejected() int64 {
 }
 
 // begin takes a new attempt (S2) and decides which run it serves. The identity is compared with the saved one (S16).
-func (r *runner) begin(ctx context.Context, identity map[string]string, migrate func(record.Position) (record.Position, error)) (choice, error) {
+func (r *runner) begin(ctx context.Context, identity map[string]string, migrate migration) (choice, error) {
 	rec, version, err := r.load(ctx)
 	if err != nil {
 		return choice{}, err

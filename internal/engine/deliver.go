@@ -165,7 +165,7 @@ func (d *deliverer) run() error {
 				wait = d.pacer.next(err)
 			}
 		}
-		if err := d.replace(ctx, err, wait); err != nil {
+		if err := d.replace(err, wait); err != nil {
 			return err
 		}
 	}
@@ -180,7 +180,7 @@ func (d *deliverer) failure(err error) failure {
 }
 
 // replace retires the sink's value and starts another one: the lane hands back what is not acknowledged.
-func (d *deliverer) replace(ctx context.Context, cause error, wait time.Duration) error {
+func (d *deliverer) replace(cause error, wait time.Duration) error {
 	if d.consumer != nil {
 		_ = d.consumer.Close() // never fails; what was held goes back to the lane
 		d.consumer = nil

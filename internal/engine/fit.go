@@ -25,9 +25,8 @@ type fitter struct {
 
 // fitColumn is one column with limits.
 type fitColumn struct {
+	rule
 	index  int
-	typ    record.Type
-	limits connector.Limits
 	policy connector.Policy
 	key    bool
 }
@@ -71,7 +70,7 @@ func newFitter(s *record.Schema, text []int, ms []connector.Mapping, policies []
 			continue
 		}
 		f.columns = append(f.columns, fitColumn{
-			index: i, typ: t, limits: m.Limits, policy: policies[i], key: slices.Contains(s.Key, i),
+			rule: rule{t, m.Limits}, index: i, policy: policies[i], key: slices.Contains(s.Key, i),
 		})
 		if policies[i] == connector.PolicyNull && !fields[i].Nullable {
 			fields[i].Nullable, nullable = true, true
@@ -83,27 +82,34 @@ func newFitter(s *record.Schema, text []int, ms []connector.Mapping, policies []
 	return f, nil
 }
 
-// apply returns the batch as the sink gets it, the rows that don't fit, and how many values a policy changed.
-func (f *fitter) apply(b *record.Batch) (*record.Batch, []record.Reject, int64, error) {
+// fitted is a batch as the sink gets it.
+type fitted struct {
+	batch   *record.Batch
+	rejects []record.Reject // rows that don't fit
+	altered int64           // values that a policy changed
+}
+
+// apply makes a batch fit.
+func (f *fitter) apply(b *record.Batch) (fitted, error) {
 	if !f.retyped && len(f.columns) == 0 {
-		return b, nil, 0, nil
+		return fitted{batch: b}, nil
 	}
 	out := *b
 	out.Schema = f.out
 	var err error
 	if out.Rows, err = f.retype(b.Rows); err != nil {
-		return nil, nil, 0, err
+		return fitted{}, err
 	}
 	if out.Old, err = f.retype(b.Old); err != nil {
-		return nil, nil, 0, err
+		return fitted{}, err
 	}
 	if out.Rows == nil || len(f.columns) == 0 {
-		return &out, nil, 0, nil
+		return fitted{batch: &out}, nil
 	}
 	return f.check(&out)
 }
 
-func (f *fitter) check(b *record.Batch) (*record.Batch, []record.Reject, int64, error) {
+func (f *fitter) check(b *record.Batch) (fitted, error) {
 	var altered int64
 	refused := map[int]record.Reject{}
 	cols := slices.Clone(b.Rows.Columns())
@@ -114,7 +120,7 @@ func (f *fitter) check(b *record.Batch) (*record.Batch, []record.Reject, int64, 
 		}
 		fixed, left, err := mend(c, cols[c.index], bad)
 		if err != nil {
-			return nil, nil, 0, fmt.Errorf("column %q: %w", b.Rows.ColumnName(c.index), err)
+			return fitted{}, fmt.Errorf("column %q: %w", b.Rows.ColumnName(c.index), err)
 		}
 		cols[c.index] = fixed
 		altered += int64(len(bad) - len(left))
@@ -130,24 +136,24 @@ func (f *fitter) check(b *record.Batch) (*record.Batch, []record.Reject, int64, 
 		b = &out
 	}
 	if len(refused) == 0 {
-		return b, nil, altered, nil
+		return fitted{batch: b, altered: altered}, nil
 	}
 	kept, err := b.Keep(func(i int) bool { _, out := refused[i]; return !out })
 	if err != nil {
-		return nil, nil, 0, err
+		return fitted{}, err
 	}
 	rejects := make([]record.Reject, 0, len(refused))
 	for _, row := range slices.Sorted(maps.Keys(refused)) {
 		rejects = append(rejects, refused[row])
 	}
-	return kept, rejects, altered, nil
+	return fitted{kept, rejects, altered}, nil
 }
 
 // misfits returns the values of one column that don't fit, once for each row, in order. Of a deleted row only the key counts, and
 // values that the source did not send don't.
 func misfits(c fitColumn, b *record.Batch) []misfit {
 	var bad []misfit
-	scan(c.typ, c.limits, b.Rows.Column(c.index), 0, b.NumRows(), func(i int, why string) {
+	scan(c.rule, b.Rows.Column(c.index), 0, b.NumRows(), func(i int, why string) {
 		if len(bad) > 0 && bad[len(bad)-1].row == i {
 			return
 		}
@@ -247,7 +253,7 @@ func replacement(c fitColumn, a arrow.Array, i int) (arrow.Array, error) {
 	if c.policy == connector.PolicyStrip {
 		text, ok = stripped(c.typ, string(record.AppendText(nil, a, i)))
 	} else {
-		text, ok = clamped(c.typ, c.limits, a, i)
+		text, ok = clamped(c.rule, a, i)
 	}
 	if !ok {
 		return nil, nil //nolint:nilnil // no replacement
@@ -257,7 +263,7 @@ func replacement(c fitColumn, a arrow.Array, i int) (arrow.Array, error) {
 		return nil, err
 	}
 	fits := true
-	scan(c.typ, c.limits, one, 0, 1, func(int, string) { fits = false })
+	scan(c.rule, one, 0, 1, func(int, string) { fits = false })
 	if !fits {
 		return nil, nil //nolint:nilnil // no replacement
 	}

@@ -46,7 +46,7 @@ func fitOf(t *testing.T, s *record.Schema, l connector.Limits, p connector.Polic
 
 // Every limit on every kind: what does not fit is refused with a reason, and all else passes untouched.
 //
-// cases C001, C002, C025, C026
+// cases C001, C002, C025, C026.
 func TestLimits(t *testing.T) {
 	micros := func(unit arrow.TimeUnit) arrow.DataType { return &arrow.TimestampType{Unit: unit, TimeZone: "UTC"} }
 	ints := record.ArrayType(arrow.PrimitiveTypes.Int32, 1)
@@ -61,49 +61,65 @@ func TestLimits(t *testing.T) {
 		{"float infinity", arrow.PrimitiveTypes.Float32, connector.Limits{NoInfinity: true}, []string{`"-Infinity"`, `"NaN"`, "0"}, []int{0}},
 		{"numeric NaN", record.NumericType(), connector.Limits{NoNaN: true, NoInfinity: true}, []string{`"NaN"`, "0.0", `"Infinity"`, `"-Infinity"`}, []int{0, 2, 3}},
 		{
-			"numeric digits", record.NumericType(), connector.Limits{Precision: 5, Scale: 2},
-			[]string{"8", "12.125", "999.99", "1000", "-999.99", "0.00000000000000000000000417", "7.500000"}, []int{1, 3, 5},
+			"numeric digits", record.NumericType(),
+			connector.Limits{Precision: 5, Scale: 2},
+			[]string{"8", "12.125", "999.99", "1000", "-999.99", "0.00000000000000000000000417", "7.500000"},
+			[]int{1, 3, 5},
 		},
 		{
-			"decimal digits", &arrow.Decimal128Type{Precision: 38, Scale: 10}, connector.Limits{Precision: 6, Scale: 4},
-			[]string{"1.0000000000", "1.0000100000", "99.9999000000", "100.0000000000"}, []int{1, 3},
+			"decimal digits", &arrow.Decimal128Type{Precision: 38, Scale: 10},
+			connector.Limits{Precision: 6, Scale: 4},
+			[]string{"1.0000000000", "1.0000100000", "99.9999000000", "100.0000000000"},
+			[]int{1, 3},
 		},
 		{"int range", arrow.PrimitiveTypes.Int64, connector.Limits{Min: -5, Max: 5}, []string{"-6", "-5", "5", "6", "null"}, []int{0, 3}},
 		{
-			"uint beyond int64", arrow.PrimitiveTypes.Uint64, connector.Limits{Min: 0, Max: math.MaxInt64},
-			[]string{"9223372036854775807", "9223372036854775808", "18446744073709551615"}, []int{1, 2},
+			"uint beyond int64", arrow.PrimitiveTypes.Uint64,
+			connector.Limits{Min: 0, Max: math.MaxInt64},
+			[]string{"9223372036854775807", "9223372036854775808", "18446744073709551615"},
+			[]int{1, 2},
 		},
 		{"uint8 range", arrow.PrimitiveTypes.Uint8, connector.Limits{Min: 0, Max: 127}, []string{"127", "128"}, []int{1}},
 		{"NUL in text", arrow.BinaryTypes.String, connector.Limits{NoNUL: true}, []string{`"ab"`, `"ab\u0000cd"`, `""`}, []int{1}},
 		{"no NUL in text", arrow.BinaryTypes.String, connector.Limits{NoNUL: true}, []string{`"ab"`, "null"}, nil},
 		{
-			"NUL in JSON", record.JSONType(), connector.Limits{NoNUL: true},
-			[]string{`{"t":"x\u0000y"}`, `{"t":"x\\u0000y"}`, `{"t":"x\\\u0000y"}`, `{}`}, []int{0, 2},
+			"NUL in JSON", record.JSONType(),
+			connector.Limits{NoNUL: true},
+			[]string{`{"t":"x\u0000y"}`, `{"t":"x\\u0000y"}`, `{"t":"x\\\u0000y"}`, `{}`},
+			[]int{0, 2},
 		},
 		{"characters", arrow.BinaryTypes.String, connector.Limits{MaxChars: 3}, []string{`"abc"`, `"äöü"`, `"abcd"`}, []int{2}},
 		{"labels", record.EnumType("e", nil), connector.Limits{Labels: []string{"a", "b"}}, []string{`"a"`, `"c"`}, []int{1}},
 		{"dates", record.InfiniteDateType(), connector.Limits{NoInfinity: true}, []string{`"infinity"`, `"2020-01-01"`, `"-infinity"`}, []int{0, 2}},
 		{"date range", arrow.FixedWidthTypes.Date32, connector.Limits{Min: 0, Max: 10}, []string{`"1969-12-31"`, `"1970-01-11"`, `"1970-01-12"`}, []int{0, 2}},
 		{
-			"infinite outside of a range passes where infinity does", record.InfiniteTimestampType(true), connector.Limits{Min: 0, Max: 1_000_000},
-			[]string{`"infinity"`, `"1970-01-01T00:00:01Z"`, `"1970-01-01T00:00:02Z"`}, []int{2},
+			"infinite outside of a range passes where infinity does", record.InfiniteTimestampType(true),
+			connector.Limits{Min: 0, Max: 1_000_000},
+			[]string{`"infinity"`, `"1970-01-01T00:00:01Z"`, `"1970-01-01T00:00:02Z"`},
+			[]int{2},
 		},
 		{
-			"nanoseconds", micros(arrow.Nanosecond), connector.Limits{MicrosOnly: true},
-			[]string{`"2020-01-01T00:00:00.000001Z"`, `"2020-01-01T00:00:00.000000001Z"`}, []int{1},
+			"nanoseconds", micros(arrow.Nanosecond),
+			connector.Limits{MicrosOnly: true},
+			[]string{`"2020-01-01T00:00:00.000001Z"`, `"2020-01-01T00:00:00.000000001Z"`},
+			[]int{1},
 		},
 		{"seconds in range", micros(arrow.Second), connector.Limits{Min: 0, Max: 5_000_000}, []string{`"1970-01-01T00:00:05Z"`, `"1970-01-01T00:00:06Z"`}, []int{1}},
 		{"array rank", ints, connector.Limits{Rank: 1}, []string{`[]`, `[1]`, `[[1,2],[3,4]]`}, []int{2}},
 		{"array max rank", ints, connector.Limits{MaxRank: 2}, []string{`[[1]]`, `[[[1]]]`}, []int{1}},
 		{"array bounds", ints, connector.Limits{LowerBounds: true}, []string{`[7]`, `{"lower":[0],"values":[7,8]}`}, []int{1}},
 		{
-			"inside of arrays", record.ArrayType(arrow.PrimitiveTypes.Float64, 1), connector.Limits{NoNaN: true},
-			[]string{`[1,null]`, `[1,"NaN","NaN"]`, `[2]`}, []int{1},
+			"inside of arrays", record.ArrayType(arrow.PrimitiveTypes.Float64, 1),
+			connector.Limits{NoNaN: true},
+			[]string{`[1,null]`, `[1,"NaN","NaN"]`, `[2]`},
+			[]int{1},
 		},
 		{"inside of lists", arrow.ListOf(arrow.BinaryTypes.String), connector.Limits{NoNUL: true}, []string{`["a"]`, `["a","\u0000"]`}, []int{1}},
 		{
-			"inside of structs", arrow.StructOf(arrow.Field{Name: "f", Type: arrow.PrimitiveTypes.Int8, Nullable: true}), connector.Limits{Min: 0, Max: 9},
-			[]string{`{"f":3}`, `{"f":10}`, `{"f":null}`}, []int{1},
+			"inside of structs", arrow.StructOf(arrow.Field{Name: "f", Type: arrow.PrimitiveTypes.Int8, Nullable: true}),
+			connector.Limits{Min: 0, Max: 9},
+			[]string{`{"f":3}`, `{"f":10}`, `{"f":null}`},
+			[]int{1},
 		},
 	}
 	for _, c := range cases {
@@ -111,8 +127,9 @@ func TestLimits(t *testing.T) {
 			whole := batchWith(t, c.typ, c.values...)
 			before := rowsOf(whole)
 			f := fitOf(t, whole.Schema, c.limits, connector.PolicyFail)
-			out, rejects, altered, err := f.apply(whole)
-			if err != nil || altered != 0 {
+			fit, err := f.apply(whole)
+			out, rejects := fit.batch, fit.rejects
+			if err != nil || fit.altered != 0 {
 				t.Fatal(err)
 			}
 			var want []string
@@ -138,15 +155,15 @@ func TestLimits(t *testing.T) {
 			// A window on longer arrays gives the same.
 			sliced := *whole
 			sliced.Rows = whole.Rows.NewSlice(1, whole.Rows.NumRows())
-			_, rejects, _, err = f.apply(&sliced)
+			fit, err = f.apply(&sliced)
 			inWindow := 0
 			for _, i := range c.bad {
 				if i > 0 {
 					inWindow++
 				}
 			}
-			if err != nil || len(rejects) != inWindow {
-				t.Fatalf("sliced: %v, %d refused, want %d", err, len(rejects), inWindow)
+			if err != nil || len(fit.rejects) != inWindow {
+				t.Fatalf("sliced: %v, %d refused, want %d", err, len(fit.rejects), inWindow)
 			}
 		})
 	}
@@ -162,7 +179,7 @@ func rowsOf(b *record.Batch) []string {
 
 // The policies change exactly the values that don't fit, and count them; one that can't help leaves the row refused.
 //
-// cases C001, C025
+// cases C001, C025.
 func TestPolicies(t *testing.T) {
 	cases := []struct {
 		name    string
@@ -190,10 +207,11 @@ func TestPolicies(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			b := batchWith(t, c.typ, strings.Fields(c.values)...)
-			out, rejects, altered, err := fitOf(t, b.Schema, c.limits, c.policy).apply(b)
+			fit, err := fitOf(t, b.Schema, c.limits, c.policy).apply(b)
 			if err != nil {
 				t.Fatal(err)
 			}
+			out, rejects, altered := fit.batch, fit.rejects, fit.altered
 			var got []string
 			for i := range out.NumRows() {
 				got = append(got, string(record.AppendJSON(nil, out.Rows.Column(1), i)))
@@ -213,15 +231,15 @@ func TestFitOfChanges(t *testing.T) {
 	b := batchWith(t, arrow.PrimitiveTypes.Float64, `"NaN"`, `"NaN"`, `"NaN"`)
 	b.Ops = []record.Op{record.Delete, record.Update, record.Update}
 	b.Unchanged = map[int][]uint64{1: {1 << 1}}
-	_, rejects, _, err := fitOf(t, b.Schema, connector.Limits{NoNaN: true}, connector.PolicyFail).apply(b)
-	if err != nil || len(rejects) != 1 || string(rejects[0].Key) != `{"id":2}` {
-		t.Fatalf("%v %v", err, rejects)
+	fit, err := fitOf(t, b.Schema, connector.Limits{NoNaN: true}, connector.PolicyFail).apply(b)
+	if err != nil || len(fit.rejects) != 1 || string(fit.rejects[0].Key) != `{"id":2}` {
+		t.Fatalf("%v %v", err, fit.rejects)
 	}
 }
 
 // A column that becomes text keeps every value in its canonical form; what does not fit as text is refused as such.
 //
-// cases C001, C002
+// cases C001, C002.
 func TestTextPolicy(t *testing.T) {
 	b := batchWith(t, record.NumericType(), `"NaN"`, "98765432109876543210987654321098765432109.5", "null")
 	old := *b
@@ -247,9 +265,10 @@ func TestTextPolicy(t *testing.T) {
 		if err != nil || len(ps) > 0 {
 			t.Fatalf("%s: %v %v", key, ps, err)
 		}
-		out, rejects, _, err := l.fit.apply(b)
-		if err != nil || len(rejects) != 1 || out.NumRows() != 2 || out.Old.NumRows() != 2 {
-			t.Fatalf("%v %v", err, rejects)
+		fit, err := l.fit.apply(b)
+		out := fit.batch
+		if err != nil || len(fit.rejects) != 1 || out.NumRows() != 2 || out.Old.NumRows() != 2 {
+			t.Fatalf("%v %v", err, fit.rejects)
 		}
 		if got := rowsOf(out)[0]; got != `{"id":0,"v":"NaN"}` || l.report.Columns[1].Policy != connector.PolicyText {
 			t.Fatal(got)
@@ -270,8 +289,8 @@ func BenchmarkFit(b *testing.B) {
 	}, nil)}
 	rb := array.NewRecordBuilder(memory.DefaultAllocator, s.Columns)
 	for i := range 8192 {
-		rb.Field(0).(*array.Float64Builder).Append(float64(i))
-		rb.Field(1).(*array.StringBuilder).Append("some text of a row")
+		rb.Field(0).(*array.Float64Builder).Append(float64(i))          //nolint:forcetypeassert // by construction
+		rb.Field(1).(*array.StringBuilder).Append("some text of a row") //nolint:forcetypeassert // by construction
 	}
 	batch := &record.Batch{Schema: s, Rows: rb.NewRecordBatch()}
 	f, err := newFitter(s, nil, []connector.Mapping{{Limits: connector.Limits{NoNaN: true}}, {Limits: connector.Limits{NoNUL: true}}}, make([]connector.Policy, 2))
@@ -280,7 +299,7 @@ func BenchmarkFit(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, _, err := f.apply(batch); err != nil {
+		if _, err := f.apply(batch); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -28,8 +28,15 @@ func alwaysFits(t record.Type, l connector.Limits) bool {
 	return l.Precision == 0 || (t.Scale <= l.Scale && t.Precision-t.Scale <= l.Precision-l.Scale)
 }
 
+// rule is the limits of one type.
+type rule struct {
+	typ    record.Type
+	limits connector.Limits
+}
+
 // scan looks at the values [from, to) of a column.
-func scan(t record.Type, l connector.Limits, a arrow.Array, from, to int, bad found) {
+func scan(r rule, a arrow.Array, from, to int, bad found) {
+	t, l := r.typ, r.limits
 	if e, ok := a.(array.ExtensionArray); ok && t.Kind != record.Array {
 		a = e.Storage()
 	}
@@ -51,7 +58,7 @@ func scan(t record.Type, l connector.Limits, a arrow.Array, from, to int, bad fo
 	case *array.Decimal128, *array.Decimal256:
 		each(func(i int) string { return numericFault(l, string(record.AppendText(nil, a, i))) })
 	case *array.String:
-		scanStrings(t, l, a, from, to, each)
+		scanStrings(r, a, from, to, each)
 	case *array.Date32:
 		each(func(i int) string { return dayFault(t, l, int32(a.Value(i))) })
 	case *array.Timestamp:
@@ -70,7 +77,7 @@ func scan(t record.Type, l connector.Limits, a arrow.Array, from, to int, bad fo
 // scanNested applies the limits of shape to an array, and those of values to all that it holds.
 func scanNested(t record.Type, l connector.Limits, a arrow.Array, each func(func(i int) string)) {
 	inside := func(t record.Type, child arrow.Array, from, to int) (fault string) {
-		scan(t, l, child, from, to, func(_ int, why string) {
+		scan(rule{t, l}, child, from, to, func(_ int, why string) {
 			if fault == "" {
 				fault = why
 			}
@@ -216,13 +223,15 @@ func integerFault(l connector.Limits, a arrow.Array, i int) string {
 }
 
 // scanStrings covers text and all that is kept as text. Whole columns are passed over where a look at their bytes is enough.
-func scanStrings(t record.Type, l connector.Limits, a *array.String, from, to int, each func(func(i int) string)) {
+func scanStrings(r rule, a *array.String, from, to int, each func(func(i int) string)) {
+	t, l := r.typ, r.limits
 	if t.Kind == record.Numeric {
 		each(func(i int) string { return numericFault(l, a.Value(i)) })
 		return
 	}
-	if l.NoNUL && from < to && bytes.IndexByte(a.ValueBytes(), 0) < 0 && (t.Kind != record.JSON || !bytes.Contains(a.ValueBytes(), []byte(`\u0000`))) {
-		l.NoNUL = false
+	if l.NoNUL && from < to {
+		all := a.ValueBytes()
+		l.NoNUL = bytes.IndexByte(all, 0) >= 0 || (t.Kind == record.JSON && bytes.Contains(all, []byte(`\u0000`)))
 	}
 	if !l.NoNUL && l.MaxChars == 0 && l.Labels == nil {
 		return
@@ -305,7 +314,8 @@ func withoutNUL(s string) string {
 }
 
 // clamped is the nearest value to value i that fits, in text form; false: there is none.
-func clamped(t record.Type, l connector.Limits, a arrow.Array, i int) (string, bool) {
+func clamped(r rule, a arrow.Array, i int) (string, bool) {
+	t, l := r.typ, r.limits
 	s := string(record.AppendText(nil, a, i))
 	switch t.Kind {
 	case record.String:

@@ -30,7 +30,7 @@ type generation struct {
 	restartsOnly bool
 	reconciled   atomic.Bool
 	inOrder      chan struct{} // capacity 1: the source is reconciled again, so what moved meanwhile may be saved
-	ended        atomic.Bool // the source came to its end: set before the stream is closed
+	ended        atomic.Bool   // the source came to its end: set before the stream is closed
 
 	soft context.Context //nolint:containedctx // ends reading
 	stop context.CancelFunc
@@ -70,9 +70,10 @@ func (g *generation) startFailed(err error) error {
 	if !g.r.ran || g.soft.Err() != nil {
 		return err
 	}
-	v, err := judge(failure{err: err, tries: g.r.pacer.tries(), retry: g.r.plan.Retry, asked: g.r.plan.Guarantee, replay: g.r.contract.Replay})
+	f := failure{err: err, tries: g.r.pacer.tries(), retry: g.r.plan.Retry, asked: g.r.plan.Guarantee, replay: g.r.contract.Replay}
+	v, reason := judge(f)
 	if v == giveUp {
-		return err
+		return reason
 	}
 	return &restartError{err: err}
 }
@@ -152,7 +153,7 @@ func mapperOf(s connector.Sink, v *value) mapper {
 }
 
 // startLanes starts every sink, reads what each has, and decides where the source starts.
-func (g *generation) startLanes(ctx context.Context, c choice, order compare, migrate func(record.Position) (record.Position, error)) (start, error) {
+func (g *generation) startLanes(ctx context.Context, c choice, order compare, migrate migration) (start, error) {
 	f := startFacts{run: c.run, restarts: g.r.plan.Limit > 0, compare: order}
 	_, f.acks = connector.As[connector.Acknowledger](g.src)
 	for _, d := range g.lanes {
@@ -160,7 +161,8 @@ func (g *generation) startLanes(ctx context.Context, c choice, order compare, mi
 		d.failed = setOf(c.failed[d.spec.Name])
 		if len(c.only) > 0 && len(d.only) == 0 {
 			d.done = true // this run repairs other sinks: this one is not touched
-			f.lanes = append(f.lanes, laneState{sink: d.spec.Name, kind: stores, has: true, committed: record.Progress{Run: c.run, Done: true}})
+			done := record.Progress{Run: c.run, Done: true}
+			f.lanes = append(f.lanes, laneState{sink: d.spec.Name, kind: stores, has: true, committed: done})
 			continue
 		}
 		if err := d.start(ctx); err != nil {
@@ -411,8 +413,7 @@ func (g *generation) lastWord(rd *reader) error {
 
 // verdict judges the failure that ended the generation.
 func (g *generation) verdict(cause error, own *failure) error {
-	var again *restartError
-	if errors.As(cause, &again) {
+	if _, ok := errors.AsType[*restartError](cause); ok {
 		return cause
 	}
 	if own == nil || own.sink {

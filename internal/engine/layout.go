@@ -29,7 +29,7 @@ func newLayout(ctx context.Context, spec SinkSpec, offer SinkOffer, in *record.S
 	l := &layout{in: in, steps: spec.Transforms, report: DatasetReport{Dataset: in.Dataset}}
 	s, err := transformed(spec.Transforms, in)
 	if err != nil {
-		return nil, []Problem{{Code: "plan.transform", Sink: spec.Name, Dataset: in.Dataset, Message: err.Error()}}, nil
+		return nil, []Problem{{Code: "plan.transform", Sink: spec.Name, Dataset: in.Dataset, Message: err.Error()}}, nil //nolint:nilerr // a problem
 	}
 	if s == nil {
 		return l, nil, nil
@@ -56,7 +56,7 @@ func newLayout(ctx context.Context, spec SinkSpec, offer SinkOffer, in *record.S
 		}
 	}
 	if l.fit, err = newFitter(s, text, ms, policies); err != nil {
-		return nil, []Problem{{Code: "plan.schema", Sink: spec.Name, Dataset: s.Dataset, Message: err.Error()}}, nil
+		return nil, []Problem{{Code: "plan.schema", Sink: spec.Name, Dataset: s.Dataset, Message: err.Error()}}, nil //nolint:nilerr // a problem
 	}
 	l.report = reportOf(l.fit.out, ms, policies)
 	for _, c := range text {
@@ -186,7 +186,8 @@ func policyProblem(m connector.Mapping, p connector.Policy, explicit, key bool) 
 	}
 	switch {
 	case m.Fidelity == connector.Inexact && !explicit:
-		return &Problem{Code: "plan.inexact", Hint: hint, Message: fmt.Sprintf("it can't be stored exactly%s%s", into(m.Native), because(m.Why))}
+		text := "it can't be stored exactly" + into(m.Native) + because(m.Why)
+		return &Problem{Code: "plan.inexact", Hint: hint, Message: text}
 	case !explicit || p == connector.PolicyFail && m.Fidelity != connector.Inexact:
 		return nil
 	case m.Fidelity == connector.Exact && (p == connector.PolicyText || m.Limits.Zero()):

@@ -20,12 +20,6 @@ import (
 	"github.com/leatdata/leat/state"
 )
 
-// bubble runs a test on fake time.
-func bubble(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, f)
-}
-
 // steady is a source of n units with one row each, alternately of both datasets.
 func steady(n int) []sim.Unit {
 	units := make([]sim.Unit, n)
@@ -46,9 +40,9 @@ func index(events []sim.Event, from int, want string) int {
 
 // The one order: write, make durable, save the position, acknowledge; for each position that was acknowledged.
 //
-// clauses E1, S11
+// clauses E1, S11.
 func TestOrderOfSteps(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(30), sim.Transactional, sim.KeyedTable)
 		w.plan.Commit.Bytes = 1
 		w.src.OnRead = func(int) error { time.Sleep(150 * time.Millisecond); return nil }
@@ -89,10 +83,10 @@ func TestOrderOfSteps(t *testing.T) {
 
 // A failed save never reaches the source, and ends the run; what the sink has is not written again.
 //
-// clauses E1, S11
+// clauses E1, S11.
 func TestFailedSave(t *testing.T) {
 	for fail := range 6 {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(1, steady(30), sim.Transactional)
 			w.plan.Commit.Bytes = 1
 			saves := 0
@@ -125,9 +119,9 @@ func TestFailedSave(t *testing.T) {
 
 // Nothing is confirmed upstream while one lane lacks it, however far the others are; and once all have it, everything is.
 //
-// clauses E2, E3, S8
+// clauses E2, E3, S8.
 func TestSlowSinkHoldsTheSource(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		units := append(steady(20), sim.Unit{}, sim.Unit{}) // empty positioned batches at the end
 		w := newWorld(1, units, sim.Transactional, sim.Transactional)
 		w.src.Has.Bounded = false
@@ -174,16 +168,16 @@ func TestSlowSinkHoldsTheSource(t *testing.T) {
 
 // The process dies before or after each single step, for every kind of sink; the next run ends as if nothing had happened.
 //
-// clauses E8, E5, S7, S3
+// clauses E8, E5, S7, S3.
 func TestCrashAtEveryStep(t *testing.T) {
 	kinds := [][]sim.Kind{
 		{sim.Transactional}, {sim.KeyedTable}, {sim.WholeFile}, {sim.AppendLog}, {sim.Transactional, sim.WholeFile, sim.KeyedTable},
 	}
 	for _, k := range kinds {
-		t.Run(fmt.Sprint(k), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%v", k), func(t *testing.T) {
 			for step, left := 1, true; left; step++ {
 				for _, after := range []bool{false, true} {
-					bubble(t, func(t *testing.T) { left = crashAt(t, k, step, after) })
+					synctest.Test(t, func(t *testing.T) { left = crashAt(t, k, step, after) })
 				}
 			}
 		})
@@ -305,13 +299,13 @@ func (d faultyDelivery) Ack() error {
 // Every call to the state store and to the lanes fails once, for good or for now: the run goes on or fails, and the next one
 // completes it.
 //
-// clauses E1, E5, S11
+// clauses E1, E5, S11.
 func TestPortFaults(t *testing.T) {
 	for _, of := range []string{"state", "lanes"} {
 		for _, class := range []connector.Class{connector.ClassTransient, connector.ClassPermanent} {
 			t.Run(of+" "+class.String(), func(t *testing.T) {
 				for i, left := 1, true; left; i++ {
-					bubble(t, func(t *testing.T) { left = portFault(t, of, class, i) })
+					synctest.Test(t, func(t *testing.T) { left = portFault(t, of, class, i) })
 				}
 			})
 		}

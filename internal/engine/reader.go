@@ -94,7 +94,7 @@ func (r *reader) run(soft, hard context.Context) (ended bool, err error) {
 			return false, err
 		}
 		if soft.Err() != nil {
-			return false, nil
+			return false, nil //nolint:nilerr // a stop is no error
 		}
 		if r.later != nil && !r.unit {
 			return false, r.later
@@ -109,10 +109,10 @@ func (r *reader) run(soft, hard context.Context) (ended bool, err error) {
 		}
 		b, err := r.read(readCtx)
 		switch {
-		case errors.Is(err, io.EOF):
+		case ended(err):
 			return r.later == nil, r.later
 		case err != nil && soft.Err() != nil:
-			return false, nil // the value is retired; what was published is delivered
+			return false, nil //nolint:nilerr // a stop: the value is retired, what was published is delivered
 		case err != nil:
 			return false, err
 		case b == nil:
@@ -123,7 +123,7 @@ func (r *reader) run(soft, hard context.Context) (ended bool, err error) {
 		r.idle = 0
 		if err := r.handle(soft, b); err != nil {
 			if soft.Err() != nil {
-				return false, nil
+				return false, nil //nolint:nilerr // a stop: the batch comes again
 			}
 			return false, err
 		}
@@ -131,6 +131,12 @@ func (r *reader) run(soft, hard context.Context) (ended bool, err error) {
 			return true, nil
 		}
 	}
+}
+
+// ended reports whether a read says that the source is done. Only the bare io.EOF does: one inside of another error is a connection
+// that was cut, and taking it for the end would lose what follows.
+func ended(err error) bool {
+	return err == io.EOF //nolint:errorlint // see above
 }
 
 // drive turns the control plane of a source that has one, and reports whether it may be read (S19).
@@ -188,8 +194,8 @@ func (r *reader) read(ctx context.Context) (b *record.Batch, err error) {
 		b, err = r.src.Read(ctx, r.g.r.plan.Batch)
 		return err
 	})
-	if err != nil && !errors.Is(err, io.EOF) {
-		r.retired = !(r.g.r.contract.CancelSafe && errors.Is(err, context.Canceled) && ctx.Err() != nil)
+	if err != nil && !ended(err) {
+		r.retired = !r.g.r.contract.CancelSafe || !errors.Is(err, context.Canceled) || ctx.Err() == nil
 		err = fmt.Errorf("source: %w", err)
 	}
 	return b, err

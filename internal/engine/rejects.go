@@ -12,7 +12,7 @@ import (
 )
 
 // Rejected is one row that was set aside: a dead letter.
-type Rejected struct {
+type Rejected struct { //nolint:errname // it is a row that can say what is wrong with it, and is never returned as an error
 	Pipeline string          `json:"pipeline"`
 	Run      string          `json:"run"`
 	Sink     string          `json:"sink,omitempty"` // empty: the source could not read the row, or a transform could not take it

@@ -271,8 +271,11 @@ func repeats(o SinkOffer, k laneKind) bool {
 	return k == flushes && (o.Mode != connector.Upsert || o.Contract.Atomicity < connector.KeyedWrites)
 }
 
-// positions returns how the source orders its positions; nil: it can't.
-func positionsOf(s connector.Source) (compare, func(record.Position) (record.Position, error)) {
+// migration brings a saved position into the shape of today.
+type migration func(record.Position) (record.Position, error)
+
+// positionsOf returns how the source orders its positions (nil: it can't) and migrates older ones.
+func positionsOf(s connector.Source) (compare, migration) {
 	p, ok := connector.As[connector.Positions](s)
 	if !ok {
 		return nil, func(p record.Position) (record.Position, error) { return p, nil }

@@ -26,9 +26,9 @@ func transient(text string) error {
 
 // Retries are bounded, grow, and reset on progress; the system's own wish for a pause is honoured.
 //
-// clause E14
+// clause E14.
 func TestRetries(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(6), sim.Transactional)
 		w.plan.Commit.Bytes = 1
 		w.plan.Retry = engine.Retry{Attempts: 3, Min: time.Second, Max: time.Minute}
@@ -60,7 +60,7 @@ func TestRetries(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(6), sim.Transactional)
 		var at []time.Time
 		w.sinks[0].OnWrite = func(*record.Batch) error {
@@ -85,7 +85,7 @@ func (l later) RetryAfter() time.Duration { return l.d }
 
 // A plain append is tried again only when no row can double: not with rows on the way, unless that was asked for.
 //
-// clause E14
+// clause E14.
 func TestPlainAppend(t *testing.T) {
 	for _, c := range []struct {
 		asked connector.Guarantee
@@ -98,7 +98,7 @@ func TestPlainAppend(t *testing.T) {
 		{connector.BestGuarantee, "flush", false},
 		{connector.AtLeastOnce, "flush", true},
 	} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(1, steady(6), sim.AppendLog)
 			w.plan.Guarantee = c.asked
 			w.plan.Commit.Bytes = 1
@@ -133,10 +133,10 @@ func TestPlainAppend(t *testing.T) {
 
 // An unknown outcome of a commit is read back, never guessed: whether it took effect or not, every row is there once.
 //
-// clauses E5, E14
+// clauses E5, E14.
 func TestUnknownOutcome(t *testing.T) {
 	for _, effect := range []bool{true, false} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(1, steady(12), sim.Transactional)
 			w.plan.Commit.Bytes = 1
 			n := 0
@@ -181,9 +181,9 @@ func (v *unsureValue) Commit(ctx context.Context, p record.Progress) error {
 
 // Another process that takes the pipeline over ends this one at once: it writes and acknowledges nothing more.
 //
-// clauses S2, E10
+// clauses S2, E10.
 func TestTakenOver(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(60), sim.Transactional)
 		w.plan.Commit.Bytes = 1
 		w.src.OnRead = func(int) error { time.Sleep(time.Second); return nil }
@@ -208,10 +208,10 @@ func TestTakenOver(t *testing.T) {
 // Rows that a source can't read and rows that a sink refuses: by default the first one stops the run in front of it, with what came
 // before durable.
 //
-// clause E13
+// clause E13.
 func TestBadRowStops(t *testing.T) {
 	for _, where := range []string{"source", "sink"} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(1, steady(9), sim.Transactional)
 			w.plan.BadRows = engine.BadRows{}
 			w.plan.Commit.Bytes = 1
@@ -242,9 +242,9 @@ func TestBadRowStops(t *testing.T) {
 // A row that was set aside keeps all that a person needs, and is durable before the position moves past it. A limit stops the run
 // once the good rows are durable, and the next run goes on behind.
 //
-// clause E13
+// clause E13.
 func TestSetAsideLimit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(20), sim.Transactional)
 		w.plan.BadRows.Limit = 1
 		w.src.Rejects = map[int64]string{3: "not a number", 10: "not a number"}
@@ -283,9 +283,9 @@ func TestSetAsideLimit(t *testing.T) {
 
 // The limit holds for rows that a sink refuses as well.
 //
-// clause E13
+// clause E13.
 func TestSinkLimit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(20), sim.KeyedTable)
 		w.plan.Sinks[0].BadRows = &engine.BadRows{Action: engine.SetAside, Limit: 1}
 		w.sinks[0].Refuses = map[int64]bool{4: true, 9: true}
@@ -308,10 +308,10 @@ func TestSinkLimit(t *testing.T) {
 // One dataset that a sink refuses for good fails alone; the others arrive, the run ends with an error that names it, and the next
 // run copies only that one.
 //
-// case C064
+// case C064.
 func TestOneDatasetFails(t *testing.T) {
 	for _, where := range []string{"map", "write"} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(1, steady(20), sim.Transactional, sim.Transactional)
 			broken := true
 			conflict := &connector.Error{Class: connector.ClassPermanent, Code: "x.type", Dataset: "b", Err: errors.New("column value is an integer")}
@@ -365,9 +365,9 @@ func TestOneDatasetFails(t *testing.T) {
 // A dataset that fails when some of it is already durable in an appending sink does not fail alone: copying it again would double
 // its rows. The run fails and goes on from where it was.
 //
-// case C064
+// case C064.
 func TestDatasetFailsLate(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(20), sim.Transactional)
 		w.plan.Commit.Bytes = 1
 		broken := true
@@ -392,9 +392,9 @@ func TestDatasetFailsLate(t *testing.T) {
 
 // A second run of an incremental source goes on behind the first; a sink that lost the first is noticed.
 //
-// clauses E5, S4
+// clauses E5, S4.
 func TestIncremental(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(10), sim.Transactional)
 		w.src.Has.Incremental = true
 		for i := range 3 {
@@ -421,9 +421,9 @@ func TestIncremental(t *testing.T) {
 
 // A full copy that is done is another copy the next time: an earlier run's progress is not taken for a resume.
 //
-// clause E5
+// clause E5.
 func TestSecondFullCopy(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(10), sim.WholeFile, sim.Transactional)
 		for range 2 {
 			w.src.Released = 0
@@ -439,7 +439,7 @@ func TestSecondFullCopy(t *testing.T) {
 
 // A whole file is never finished by a run that failed or was stopped.
 func TestNothingHalfFinished(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(10), sim.WholeFile)
 		w.src.OnRead = func(unit int) error {
 			if unit == 5 {
@@ -469,7 +469,7 @@ func TestNothingHalfFinished(t *testing.T) {
 
 // A row limit counts by dataset, and an interrupted run counts from the beginning again.
 func TestLimit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(40), sim.Transactional)
 		w.plan.Limit, w.plan.Commit.Bytes = 5, 1
 		w.src.Durable = nil
@@ -495,9 +495,9 @@ func TestLimit(t *testing.T) {
 
 // The states that a person sees: starting, running, paused, running, draining, stopped.
 //
-// clause E10
+// clause E10.
 func TestStates(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(1000), sim.Transactional)
 		w.plan.Commit.Every = time.Second
 		w.src.OnRead = func(int) error { time.Sleep(time.Second); return nil }
@@ -534,7 +534,7 @@ func TestStates(t *testing.T) {
 
 // Columns that come to be during a run are brought into the sink before the first row that needs them.
 func TestSchemaChange(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(6), sim.Transactional)
 		wider := sim.Schema("a")
 		wider.Columns = arrow.NewSchema(append(slices.Clone(wider.Columns.Fields()), arrow.Field{Name: "more", Type: arrow.PrimitiveTypes.Int32, Nullable: true}), nil)
@@ -566,7 +566,7 @@ func TestSchemaChange(t *testing.T) {
 // Columns that can't be stored exactly are refused at plan time, all at once, with the policies that would help; a declared policy
 // admits them, and Check shows what will be stored.
 func TestInexactColumns(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(6), sim.Transactional)
 		w.sinks[0].OnMap = func(s *record.Schema) ([]connector.Mapping, error) {
 			m := connector.Mapping{
@@ -604,9 +604,9 @@ func TestInexactColumns(t *testing.T) {
 // A transaction that is larger than a lane may hold passes with bounded memory; a failure in the middle of it starts over, and
 // nothing doubles.
 //
-// clause E14
+// clause E14.
 func TestHugeUnit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var huge sim.Unit
 		for i := range 200 {
 			huge = append(huge, []sim.Row{{Dataset: "a", ID: int64(i + 1), Value: strings.Repeat("x", 100)}})
@@ -631,7 +631,7 @@ func TestHugeUnit(t *testing.T) {
 
 // The file of rejected rows: a line for each, durable on Flush, a line that a crash cut short is ended first.
 //
-// clause E13
+// clause E13.
 func TestFileRejects(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "rejects")
 	s := engine.NewFileRejects(dir, "p")

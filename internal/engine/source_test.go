@@ -82,8 +82,7 @@ func script(w *world) *scripted {
 }
 
 func code(err error) string {
-	var e *connector.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*connector.Error](err); ok {
 		return e.Code
 	}
 	return ""
@@ -104,9 +103,9 @@ func background(t *testing.T, w *world) (*engine.Control, func() (engine.Summary
 
 // A start is validated and names the attempt that saved its position; attempts only grow.
 //
-// clauses S1, S2
+// clauses S1, S2.
 func TestAttempts(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(40), sim.Transactional)
 		w.plan.Commit.Bytes = 1
 		w.src.OnRead = func(int) error { time.Sleep(10 * time.Millisecond); return nil }
@@ -136,9 +135,9 @@ func TestAttempts(t *testing.T) {
 
 // The default start is resolved once and saved before the first read; a crash after that does not resolve it again.
 //
-// clause S3
+// clause S3.
 func TestOriginIsResolvedOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(5), sim.Transactional)
 		w.src.Origin = true
 		w.src.OnRead = func(int) error {
@@ -167,9 +166,9 @@ func TestOriginIsResolvedOnce(t *testing.T) {
 
 // A position that can't be resumed from stops the run with a way out, is not tried again, and moves nothing.
 //
-// clauses S4, S12
+// clauses S4, S12.
 func TestLostPosition(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(5), sim.Transactional)
 		s := script(w)
 		s.start = func(context.Context) error {
@@ -187,9 +186,9 @@ func TestLostPosition(t *testing.T) {
 
 // Nothing-now is not the end, only real failures are errors, and an end of a bounded source is one.
 //
-// clauses S5, S13
+// clauses S5, S13.
 func TestNothingNow(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(5), sim.Transactional)
 		s := script(w)
 		s.ready = make(chan struct{}, 100)
@@ -213,11 +212,35 @@ func TestNothingNow(t *testing.T) {
 	})
 }
 
+// An io.EOF inside of another error is a connection that was cut, not the end of the source: nothing is called done.
+//
+// clause S5.
+func TestCutConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(1, steady(9), sim.WholeFile)
+		cut := true
+		w.src.OnRead = func(unit int) error {
+			if unit == 5 && cut {
+				cut = false
+				return &connector.Error{Class: connector.ClassTransient, Doing: "reading", Err: fmt.Errorf("read tcp: %w", io.EOF)}
+			}
+			return nil
+		}
+		sum, err := w.run(t.Context())
+		if err != nil || !sum.Done || len(w.src.Starts) != 2 {
+			t.Fatalf("%v, %d starts", err, len(w.src.Starts))
+		}
+		if err := w.check(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // A wake-up is taken at once, long before the poll would come.
 //
-// clause S13
+// clause S13.
 func TestWakeUp(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, nil, sim.Transactional)
 		w.src.Has.Bounded = false
 		s := script(w)
@@ -245,9 +268,9 @@ func TestWakeUp(t *testing.T) {
 
 // A batch beyond the contract's hard limit fails the run before it goes anywhere; a wanted size of 0 is passed on as it is.
 //
-// clause S6
+// clause S6.
 func TestOversize(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var unit sim.Unit
 		for i := range 4 {
 			unit = append(unit, []sim.Row{{Dataset: "a", ID: int64(2*i + 1), Value: "x"}, {Dataset: "a", ID: int64(2*i + 2), Value: "x"}})
@@ -277,7 +300,7 @@ func TestOversize(t *testing.T) {
 
 // What a source must not return is refused: a broken position, a schema that does not fit its rows.
 //
-// clause S7
+// clause S7.
 func TestBadBatches(t *testing.T) {
 	good := sim.Schema("a")
 	for name, b := range map[string]*record.Batch{
@@ -286,7 +309,7 @@ func TestBadBatches(t *testing.T) {
 		"operations": {Schema: good, Ops: []record.Op{record.Insert}},
 		"key":        {Schema: &record.Schema{Dataset: "a", Columns: good.Columns, Key: []int{9}}},
 	} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(1, steady(3), sim.Transactional)
 			script(w).read = func(context.Context, connector.Limit, func() (*record.Batch, error)) (*record.Batch, error) {
 				return b, nil
@@ -301,10 +324,10 @@ func TestBadBatches(t *testing.T) {
 // A read that hangs is cancelled only where the contract allows it; else it may end by itself within the drain, and the value is
 // retired after a cancelled call. Nothing is used after that, and everything is closed.
 //
-// clauses S9, S12
+// clauses S9, S12.
 func TestStopDuringRead(t *testing.T) {
 	for _, safe := range []bool{true, false} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(1, steady(6), sim.Transactional)
 			w.src.Has.CancelSafe = safe
 			w.plan.Drain = 10 * time.Second
@@ -342,9 +365,9 @@ func TestStopDuringRead(t *testing.T) {
 
 // A replacement starts only after all goroutines of its predecessor have ended; after the close no new one starts.
 //
-// clause S10
+// clause S10.
 func TestReplacementWaits(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(6), sim.Transactional)
 		s := script(w)
 		alive := 0
@@ -388,9 +411,9 @@ func TestReplacementWaits(t *testing.T) {
 
 // A call that never returns makes the run stuck, in bounded time: it says which call, and nothing replaces the value.
 //
-// clauses S10, E10
+// clauses S10, E10.
 func TestStuck(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		for _, call := range []string{"read", "close", "goroutine"} {
 			w := newWorld(1, steady(6), sim.Transactional)
 			w.plan.Drain = 5 * time.Second
@@ -425,9 +448,9 @@ func TestStuck(t *testing.T) {
 
 // A failed start is closed, a failed source is closed once and never used again, and the sinks are closed as well.
 //
-// clauses S1, S12
+// clauses S1, S12.
 func TestCloseAlways(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(6), sim.Transactional)
 		s := script(w)
 		s.start = func(context.Context) error {
@@ -454,9 +477,9 @@ func TestCloseAlways(t *testing.T) {
 
 // An older shape of a position is migrated by the source, a newer one is refused before anything is read.
 //
-// clause S14
+// clause S14.
 func TestNewerShape(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(9), sim.Transactional)
 		w.plan.Commit.Bytes = 1
 		w.SetFaults(sim.Faults{CrashAt: 25})
@@ -477,9 +500,9 @@ func TestNewerShape(t *testing.T) {
 
 // What is not admitted is refused before any I/O, with every problem.
 //
-// clauses S15, E6
+// clauses S15, E6.
 func TestRefusedBeforeIO(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(9), sim.AppendLog, sim.AppendLog)
 		w.plan.Guarantee = connector.ExactlyOnce
 		s := script(w)
@@ -497,9 +520,9 @@ func TestRefusedBeforeIO(t *testing.T) {
 
 // A dataset without a key is refused at plan time where rows are written by key, and nothing is read.
 //
-// clause E6
+// clause E6.
 func TestKeylessDataset(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(9), sim.KeyedTable)
 		keyless := sim.Schema("b")
 		keyless.Key = nil
@@ -522,14 +545,14 @@ func TestKeylessDataset(t *testing.T) {
 
 // The durable identity: a changed option refuses to resume and says what changed; adopting goes on, resetting starts over.
 //
-// clause S16
+// clause S16.
 func TestChangedPipeline(t *testing.T) {
 	for _, c := range []struct {
 		policy engine.ChangedIdentity
 		ok     bool
 		resume bool
 	}{{engine.RefuseChanged, false, false}, {engine.AdoptChanged, true, true}, {engine.ResetChanged, true, false}} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(1, steady(9), sim.Transactional)
 			w.plan.Commit.Bytes = 1
 			w.src.Options = map[string]string{"query": "old"}
@@ -566,9 +589,9 @@ func TestChangedPipeline(t *testing.T) {
 
 // The cause of a failed discovery reaches the user.
 //
-// clause S17
+// clause S17.
 func TestDiscoveryFails(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(9), sim.Transactional)
 		w.SetFaults(sim.Faults{Transient: 1})
 		_, err := w.run(t.Context())
@@ -580,9 +603,9 @@ func TestDiscoveryFails(t *testing.T) {
 
 // Inside of a replay unit there is no legal cut: nothing is saved, and a pause goes on to the end of the unit first.
 //
-// clauses S18, E10
+// clauses S18, E10.
 func TestPauseInsideUnit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var big sim.Unit
 		for i := range 10 {
 			big = append(big, []sim.Row{{Dataset: "a", ID: int64(i + 1), Value: "x"}})
@@ -619,9 +642,9 @@ func TestPauseInsideUnit(t *testing.T) {
 
 // While its control plane is not reconciled a source is neither read nor checkpointed.
 //
-// clause S19
+// clause S19.
 func TestUnreconciled(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(1, steady(9), sim.Transactional)
 		w.plan.Commit.Every = 10 * time.Second
 		var ok atomic.Bool
@@ -670,7 +693,7 @@ func TestUnreconciled(t *testing.T) {
 // A panic of a connector fails the run with its name; the process lives, and nothing is left running.
 func TestPanics(t *testing.T) {
 	for _, in := range []string{"read", "goroutine", "write"} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(1, steady(9), sim.Transactional)
 			s := script(w)
 			switch in {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -98,7 +99,14 @@ func chooseRun(rec *state.Record, src connector.SourceContract, changes []string
 		return fresh, nil
 	case src.Replay == connector.NoReplay && p.Position.Zero():
 		return fresh, nil
-	case src.Replay == connector.NoReplay:
+	}
+	return interrupted(rec, n, src.Replay)
+}
+
+// interrupted goes on with a run that is not done.
+func interrupted(rec *state.Record, n notes, replay connector.Replay) (choice, error) {
+	p := rec.Progress
+	if replay == connector.NoReplay {
 		return choice{}, &connector.Error{
 			Class: connector.ClassPosition, Code: "engine.no_replay", Doing: "resuming " + rec.Pipeline,
 			Err:  fmt.Errorf("the last run stopped behind %s, and this source can't be read a second time", p.Position),
@@ -303,7 +311,7 @@ func orderable(needs []need, f startFacts) error {
 func orderError(sink string) error {
 	return &connector.Error{
 		Class: connector.ClassPosition, Code: "engine.unordered", Doing: fmt.Sprintf("resuming sink %q", sink),
-		Err:  fmt.Errorf("it stands elsewhere than the run has to start, and this source can't order its positions"),
+		Err:  errors.New("it stands elsewhere than the run has to start, and this source can't order its positions"),
 		Hint: "empty the sinks, then start over with --restart",
 	}
 }

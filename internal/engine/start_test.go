@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -18,7 +20,7 @@ func at(n int) record.Position {
 	if n == 0 {
 		return record.Position{}
 	}
-	return record.Position{Shape: 1, Data: json.RawMessage(fmt.Sprint(n))}
+	return record.Position{Shape: 1, Data: json.RawMessage(strconv.Itoa(n))}
 }
 
 func numbers(a, b record.Position) (int, bool) {
@@ -35,7 +37,7 @@ func saved(run string, pos int, done bool) *state.Record {
 
 // Which run an attempt serves: none was, one goes on, one is done, one is done and goes on behind its end, and what was changed.
 //
-// clauses S2, S3, S16
+// clauses S2, S3, S16.
 func TestChooseRun(t *testing.T) {
 	full := connector.SourceContract{Replay: connector.Deterministic, Bounded: true}
 	inc := full
@@ -115,7 +117,7 @@ func checkCode(t *testing.T, err error, code string) {
 
 // Where the source starts and what lanes skip: the sink of the same run wins, ahead or behind, and another run's never does.
 //
-// clauses E5, S4
+// clauses E5, S4.
 func TestChooseStart(t *testing.T) {
 	store := func(sink, run string, pos int, done bool) laneState {
 		return laneState{sink: sink, kind: stores, has: run != "", committed: record.Progress{Run: run, Position: at(pos), Done: done}}
@@ -204,7 +206,7 @@ func TestChooseStart(t *testing.T) {
 
 // A lane that is ahead passes over exactly what it has, and notices a source that does not cut where it should.
 //
-// clauses E5, S7
+// clauses E5, S7.
 func TestSkipper(t *testing.T) {
 	s := skipper{skip: skip{until: at(5)}, compare: numbers}
 	for i, c := range []struct {
@@ -236,7 +238,7 @@ func TestSkipper(t *testing.T) {
 
 // What is a change of the pipeline, and what is not: new datasets and columns are none.
 //
-// clause S16
+// clause S16.
 func TestIdentityChanges(t *testing.T) {
 	was := map[string]string{"source": "pg", "source.query": "a", "dataset t key": "id", columnsOf("t"): "id int64\nv string"}
 	cases := []struct {
@@ -254,9 +256,7 @@ func TestIdentityChanges(t *testing.T) {
 	}
 	for _, c := range cases {
 		is := map[string]string{}
-		for k, v := range was {
-			is[k] = v
-		}
+		maps.Copy(is, was)
 		is[c.key] = c.value
 		got := strings.Join(identityChanges(was, is), "; ")
 		if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
@@ -271,7 +271,7 @@ func TestIdentityChanges(t *testing.T) {
 
 // What a failure leads to, over all that is looked at: only what is known to be safe is tried again.
 //
-// clause E14
+// clause E14.
 func TestJudge(t *testing.T) {
 	transient := &connector.Error{Class: connector.ClassTransient, Err: errors.New("x")}
 	outcome := &connector.Error{Class: connector.ClassOutcome, Err: errors.New("x")}

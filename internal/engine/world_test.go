@@ -166,7 +166,7 @@ func seeds(t *testing.T) int {
 
 // TestSimulation runs random pipelines through random crashes, faults and stalls: at rest every sink equals the source.
 //
-// clauses E5, E8, E14, S7, S11, W5, W6
+// clauses E5, E8, E14, S7, S11, W5, W6.
 func TestSimulation(t *testing.T) {
 	for seed := range seeds(t) {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {

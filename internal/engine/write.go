@@ -41,16 +41,17 @@ func (d *deliverer) write(ctx context.Context, b *record.Batch) error {
 	if err := d.reject(ctx, at, b.Rejects); err != nil || b.Schema == nil {
 		return err
 	}
-	b, rejects, altered, err := in.fit.apply(d.keyed(in, b))
+	fit, err := in.fit.apply(d.keyed(in, b))
 	if err != nil {
 		return d.wrap(fmt.Errorf("fitting %s: %w", name, err))
 	}
-	if altered > 0 {
-		d.g.r.ctl.sink(d.spec.Name, func(s *SinkStatus) { s.Altered += altered })
+	if fit.altered > 0 {
+		d.g.r.ctl.sink(d.spec.Name, func(s *SinkStatus) { s.Altered += fit.altered })
 	}
-	if err := d.reject(ctx, at, rejects); err != nil {
+	if err := d.reject(ctx, at, fit.rejects); err != nil {
 		return err
 	}
+	b = fit.batch
 	if b.NumRows() == 0 && !b.Truncate && in.sent != nil {
 		return nil
 	}
@@ -72,8 +73,7 @@ func (d *deliverer) put(ctx context.Context, in *inflow, name string, b *record.
 	d.dirty = true
 	err := d.v.call("write", func() error { return d.sink.Write(ctx, b) })
 	refused := 0
-	var rows *connector.RowErrors
-	if errors.As(err, &rows) {
+	if rows, ok := errors.AsType[*connector.RowErrors](err); ok {
 		refused, err = len(rows.Rows), nil
 		rejects := make([]record.Reject, refused)
 		for i, r := range rows.Rows {

@@ -251,7 +251,7 @@ func (c committer) Commit(ctx context.Context, p record.Progress) error {
 			return err
 		}
 		if c.w.cfg.Has && c.w.cfg.Progress.Run == p.Run && UnitsOf(p.Position) < UnitsOf(c.w.cfg.Progress.Position) {
-			c.w.cfg.World.violateLocked("sink %s: its position went back from %s to %s", c.w.cfg.Name, c.w.cfg.Progress.Position, p.Position)
+			c.w.cfg.World.violateLocked("sink %s: back from %s to %s", c.w.cfg.Name, c.w.cfg.Progress.Position, p.Position)
 		}
 		c.w.keep()
 		c.w.cfg.Progress, c.w.cfg.Has = p, true

@@ -51,7 +51,7 @@ func Position(n int) record.Position {
 	return record.Position{Shape: 1, Data: json.RawMessage(fmt.Sprintf(`{"units":%d}`, n))}
 }
 
-// Units reads a position.
+// UnitsOf reads a position: the number of units that are behind it.
 func UnitsOf(p record.Position) int {
 	var v struct {
 		Units int `json:"units"`
@@ -138,6 +138,7 @@ func (s *Source) schema(dataset string) *record.Schema {
 type plain struct{ r *reading }
 
 func (p *plain) Start(ctx context.Context, s connector.SourceStart) error { return p.r.Start(ctx, s) }
+
 func (p *plain) Read(ctx context.Context, l connector.Limit) (*record.Batch, error) {
 	return p.r.Read(ctx, l)
 }
