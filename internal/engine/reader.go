@@ -109,7 +109,7 @@ func (r *reader) run(soft, hard context.Context) (ended bool, err error) {
 		}
 		b, err := r.read(readCtx)
 		switch {
-		case ended(err):
+		case atEnd(err):
 			return r.later == nil, r.later
 		case err != nil && soft.Err() != nil:
 			return false, nil //nolint:nilerr // a stop: the value is retired, what was published is delivered
@@ -133,9 +133,9 @@ func (r *reader) run(soft, hard context.Context) (ended bool, err error) {
 	}
 }
 
-// ended reports whether a read says that the source is done. Only the bare io.EOF does: one inside of another error is a connection
+// atEnd reports whether a read says that the source is done. Only the bare io.EOF does: one inside of another error is a connection
 // that was cut, and taking it for the end would lose what follows.
-func ended(err error) bool {
+func atEnd(err error) bool {
 	return err == io.EOF //nolint:errorlint // see above
 }
 
@@ -194,7 +194,7 @@ func (r *reader) read(ctx context.Context) (b *record.Batch, err error) {
 		b, err = r.src.Read(ctx, r.g.r.plan.Batch)
 		return err
 	})
-	if err != nil && !ended(err) {
+	if err != nil && !atEnd(err) {
 		r.retired = !r.g.r.contract.CancelSafe || !errors.Is(err, context.Canceled) || ctx.Err() == nil
 		err = fmt.Errorf("source: %w", err)
 	}
