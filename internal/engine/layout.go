@@ -29,7 +29,8 @@ func newLayout(ctx context.Context, spec SinkSpec, offer SinkOffer, in *record.S
 	l := &layout{in: in, steps: spec.Transforms, report: DatasetReport{Dataset: in.Dataset}}
 	s, err := transformed(spec.Transforms, in)
 	if err != nil {
-		return nil, []Problem{{Code: "plan.transform", Sink: spec.Name, Dataset: in.Dataset, Message: err.Error()}}, nil //nolint:nilerr // a problem
+		p := Problem{Code: "plan.transform", Sink: spec.Name, Dataset: in.Dataset, Message: err.Error()}
+		return nil, []Problem{p}, nil //nolint:nilerr // it is a problem among others
 	}
 	if s == nil {
 		return l, nil, nil
@@ -56,7 +57,8 @@ func newLayout(ctx context.Context, spec SinkSpec, offer SinkOffer, in *record.S
 		}
 	}
 	if l.fit, err = newFitter(s, text, ms, policies); err != nil {
-		return nil, []Problem{{Code: "plan.schema", Sink: spec.Name, Dataset: s.Dataset, Message: err.Error()}}, nil //nolint:nilerr // a problem
+		p := Problem{Code: "plan.schema", Sink: spec.Name, Dataset: s.Dataset, Message: err.Error()}
+		return nil, []Problem{p}, nil //nolint:nilerr // it is a problem among others
 	}
 	l.report = reportOf(l.fit.out, ms, policies)
 	for _, c := range text {
