@@ -97,6 +97,9 @@ var (
 )
 
 func configError(err error, hint string) error {
+	if hint == "" {
+		hint = "leat connectors file lists the options"
+	}
 	return &connector.Error{Class: connector.ClassConfig, Code: "file.config", Doing: "configuring file", Err: err, Hint: hint}
 }
 

@@ -353,24 +353,12 @@ func (s *source) step(ctx context.Context, want connector.Limit) (*record.Batch,
 			continue
 		}
 		if err != nil {
-			return nil, s.failure(d, err)
+			return nil, wrap(err, "reading "+s.files[d.files[s.nth]].Path)
 		}
 		return s.deliver(d, b)
 	}
 	s.set, s.nth, s.told = s.set+1, 0, false
 	return nil, nil //nolint:nilnil // the dataset is finished
-}
-
-// failure names the file, and the line where the format did not.
-func (s *source) failure(d *dataset, err error) error {
-	doing := "reading " + s.files[d.files[s.nth]].Path
-	var known *connector.Error
-	at := s.r.Offset()
-	text := d.format == formatCSV || d.format == formatJSONL
-	if text && (!errors.As(err, &known) || known.Code == "file.encoding" || known.Code == "file.truncated" || known.Code == "file.damaged") {
-		doing += fmt.Sprintf(", line %d", at.Lines+1)
-	}
-	return wrap(err, doing)
 }
 
 // wantOf bounds a read by the next cut.

@@ -61,8 +61,14 @@ func (s *scanner) fault() error {
 		return s.failure("csv.row_too_long", fmt.Errorf("the row is longer than %d bytes", s.d.maxRow),
 			"a quote that was never closed makes such rows; if they are right, raise max_line")
 	}
-	return s.Err
+	var known *connector.Error
+	if s.Err == nil || (errors.As(s.Err, &known) && known.Code == codeUnclosed) {
+		return s.Err
+	}
+	return fmt.Errorf("line %d: %w", s.line(), s.Err)
 }
+
+const codeUnclosed = "csv.unclosed_quote"
 
 // next finds the next row; false: there is none, or an error.
 func (s *scanner) next() (bool, error) {
@@ -280,7 +286,7 @@ func (s *scanner) indexQuote(b []byte) int {
 func (s *scanner) unclosed(opened int) {
 	line := s.line() + s.rowLinesInside()
 	s.Err = &connector.Error{
-		Class: connector.ClassPermanent, Code: "csv.unclosed_quote",
+		Class: connector.ClassPermanent, Code: codeUnclosed,
 		Err:  fmt.Errorf("line %d (byte %d): the quote that opens here is never closed", line, s.Offset()+int64(opened)),
 		Hint: "correct that line, or say quote=none if quotes have no meaning in this file",
 	}

@@ -85,7 +85,7 @@ func (l *lines) consume() {
 
 func (l *lines) fault() error {
 	if !errors.Is(l.Err, input.ErrTooLong) {
-		return l.Err
+		return fmt.Errorf("line %d: %w", l.lines+1, l.Err)
 	}
 	return &connector.Error{
 		Class: connector.ClassPermanent, Code: "jsonl.line_too_long",
