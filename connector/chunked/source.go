@@ -46,7 +46,6 @@ type Source struct {
 	baton   chan *planner // whoever holds the planner may plan
 
 	rest *record.Batch // a batch of which a part was delivered
-	eof  bool
 
 	mu       sync.Mutex // guards all below
 	changed  *sync.Cond
@@ -109,7 +108,11 @@ func (s *Source) Start(ctx context.Context, start connector.SourceStart) error {
 		if err != nil {
 			return err
 		}
-		if ahead, _ := Compare(cut.encode(), from.encode()); ahead > 0 && !cut.Done {
+		ahead := 1
+		if from.Dataset != "" {
+			ahead, _ = Compare(c, start.From.Position)
+		}
+		if ahead > 0 && !cut.Done {
 			p.cuts[cut.Dataset] = append(p.cuts[cut.Dataset], cut)
 		}
 	}
@@ -160,7 +163,8 @@ func (s *Source) launch(ctx context.Context, p *planner) error {
 		s.readers.Add(1)
 		err := s.env.Go(func(ctx context.Context) {
 			defer s.readers.Done()
-			defer context.AfterFunc(ctx, cancel)()
+			stop := context.AfterFunc(ctx, cancel)
+			defer stop()
 			s.read(run)
 		})
 		if err != nil {
@@ -336,11 +340,12 @@ func (s *Source) fill(ctx context.Context, want connector.Limit) error {
 // pop waits for the next batch of the chunk in front. Its last batch is held back until the chunk is complete, because it carries
 // the position. last: the batch ends its dataset, or a cut.
 func (s *Source) pop(ctx context.Context) (b *record.Batch, last bool, err error) {
-	defer context.AfterFunc(ctx, func() {
+	stop := context.AfterFunc(ctx, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.changed.Broadcast()
-	})()
+	})
+	defer stop()
 	err = s.wait(ctx, func() bool {
 		if s.closed || !s.started || (len(s.slots) == 0 && s.planned) {
 			return true

@@ -105,6 +105,7 @@ func (f *fake) datasets() []chunked.Dataset {
 
 // environment runs goroutines untracked: Close waits for them itself.
 func environment(t testing.TB) connector.Env {
+	t.Helper()
 	env := connectortest.Env(t)
 	env.Go = func(f func(context.Context)) error {
 		go f(context.WithoutCancel(t.Context()))
@@ -144,7 +145,7 @@ func limit(rows int) func() connector.Limit {
 
 // Rows come in key order whatever the readers do; every position resumes exactly; cuts are honoured, also by attempts that plan
 // other chunks; positions are ordered over attempts.
-// clauses S5, S6, S7, S8, S14
+// clauses S5, S6, S7, S8, S14.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		f := &fake{rows: map[string]int{}}
@@ -164,6 +165,7 @@ func TestModel(t *testing.T) {
 		first, second := options("1"), options("2")
 		seed := rapid.Int64().Draw(r, "seed")
 		size := rapid.IntRange(0, 7).Draw(r, "size")
+		fresh := rapid.Bool().Draw(r, "fresh")
 		pick := rapid.SliceOfN(rapid.IntRange(0, 1000), 3, 3).Draw(r, "picks")
 		var problems []string // a bubble is a goroutine of its own
 		fail := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
@@ -175,6 +177,9 @@ func TestModel(t *testing.T) {
 			sort := slices.Sorted(slices.Values(pick))
 			from, cuts := marks[sort[0]%len(marks)], []sighting{marks[sort[1]%len(marks)], marks[sort[2]%len(marks)]}
 			start := connector.SourceStart{From: connector.From{Origin: connector.Resume, Attempt: 1, Position: from.position}}
+			if fresh {
+				from, start = sighting{}, connector.SourceStart{}
+			}
 			for _, c := range cuts {
 				start.Cuts = append(start.Cuts, c.position)
 			}
@@ -231,7 +236,7 @@ func ordered(fail func(string, ...any), marks []sighting) {
 }
 
 // Chunks are read at the same time, and what is read ahead is bounded while the consumer does nothing.
-// case C070
+// case C070.
 func TestReadAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{rows: map[string]int{"d": 3000}, delay: func(int) time.Duration { return time.Second }}
@@ -354,7 +359,7 @@ func TestWhole(t *testing.T) {
 }
 
 // Close ends readers that wait, and a Read that waits.
-// clause S12
+// clause S12.
 func TestCloseWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{rows: map[string]int{"d": 50}, delay: func(int) time.Duration { return time.Hour }}
@@ -376,7 +381,7 @@ func TestCloseWhileWaiting(t *testing.T) {
 	})
 }
 
-// clause S14
+// clause S14.
 func TestStrangersAreRefused(t *testing.T) {
 	for _, doc := range []string{`{}`, `"x"`, `{"dataset":"d"}`, `{"dataset":"d","after":1,"done":true}`, `{"dataset":"d","done":true,"more":1}`, `[`} {
 		if _, err := chunked.Migrate(record.Position{Shape: 1, Data: []byte(doc)}); connector.ClassOf(err) != connector.ClassPosition {

@@ -159,7 +159,8 @@ WHERE i.indrelid = ANY ($1::oid[]) AND i.indisunique AND i.indisvalid AND i.indp
 	AND NOT EXISTS (SELECT FROM pg_catalog.unnest(i.indkey::int2[]) WITH ORDINALITY k(num, n)
 		JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.num
 		WHERE k.n <= i.indnkeyatts AND NOT a.attnotnull)
-	AND EXISTS (SELECT FROM pg_catalog.pg_am m JOIN pg_catalog.pg_class c ON c.relam = m.oid WHERE c.oid = i.indexrelid AND m.amname = 'btree')
+	AND EXISTS (SELECT FROM pg_catalog.pg_am m JOIN pg_catalog.pg_class c ON c.relam = m.oid
+		WHERE c.oid = i.indexrelid AND m.amname = 'btree')
 ORDER BY i.indrelid, i.indisprimary DESC, i.indimmediate DESC, i.indnkeyatts, i.indexrelid`
 
 // readKeys returns the best key of each relation.

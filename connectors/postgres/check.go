@@ -57,7 +57,8 @@ func (s *Source) probes(ctx context.Context, pg *pgconn.PgConn) ([]connector.Pro
 	case n < oldestVersion:
 		version.Status, version.Fix = connector.Fail, oldestVersionFix
 	case n < tidRangeVersion:
-		version.Status, version.Fix = connector.Warn, "PostgreSQL 14 or newer reads tables without a key much faster; or give them a primary key"
+		version.Status = connector.Warn
+		version.Fix = "PostgreSQL 14 or newer reads tables without a key much faster; or give them a primary key"
 	}
 	encoding := connector.Probe{Name: "encoding", Detail: string(facts[3])}
 	if encoding.Detail == "SQL_ASCII" {
@@ -130,7 +131,8 @@ func (s *Source) privileges(ctx context.Context, pg *pgconn.PgConn, role string)
 // hiddenSchema reports a schema that the role may not look into.
 func (s *Source) hiddenSchema(ctx context.Context, pg *pgconn.PgConn, role string) (connector.Probe, bool, error) {
 	schema := s.cfg.place(s.cfg.Table).schema
-	rows, err := ask(ctx, pg, "SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE') FROM pg_catalog.pg_namespace n WHERE n.nspname = $1", schema)
+	rows, err := ask(ctx, pg, `SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+		FROM pg_catalog.pg_namespace n WHERE n.nspname = $1`, schema)
 	if err != nil || len(rows) == 0 || isTrue(rows[0][0]) {
 		return connector.Probe{}, false, err
 	}
@@ -155,7 +157,7 @@ func (s *Source) selection(ctx context.Context) connector.Probe {
 	p := connector.Probe{Name: "selection", Detail: fmt.Sprintf("%d datasets", len(tables))}
 	if len(keyless) > 0 {
 		p.Status = connector.Warn
-		p.Detail += fmt.Sprintf("; without a key, and so read again from their beginning after a crash: %s", strings.Join(keyless, ", "))
+		p.Detail += "; without a key, and so read again from their beginning after a crash: " + strings.Join(keyless, ", ")
 		p.Fix = "give them a primary key, or name one of a view or query with key=COLUMNS"
 	}
 	return p

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -110,7 +111,7 @@ func (s *Source) walk(ctx context.Context, pg *pgconn.PgConn, t *sourceTable, r 
 		return nil, err
 	}
 	where := t.whereSQL(r.where)
-	for i := len(r.values) - 1; i >= 0; i-- {
+	for i := range slices.Backward(r.values) {
 		where = strings.ReplaceAll(where, fmt.Sprintf("pg_catalog.current_setting('leat.v%d')", i), fmt.Sprintf("$%d", i+1))
 	}
 	sql := fmt.Sprintf("SELECT %s FROM %s%s ORDER BY %s OFFSET %d LIMIT 1", t.keyList(), t.from, where, t.keyList(), n-1)

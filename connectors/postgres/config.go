@@ -13,20 +13,20 @@ import (
 // Connection is how source and sink reach a server. The names and meanings are those of libpq; what is left out comes from the
 // environment (PGHOST, PGUSER, PGPASSWORD …), the service file and the password file, as libpq has it.
 type Connection struct {
-	Host               string            `leat:"host" doc:"server, several with commas between, or the folder of a unix socket" example:"db.example.com"`
+	Host               string            `leat:"host" doc:"server, several with commas, or a socket's folder" example:"db.example.com"`
 	Port               string            `leat:"port" doc:"port, one for all hosts or one for each" example:"5432"`
 	User               string            `leat:"user" doc:"role to log in as" example:"app"`
 	Password           connector.Secret  `leat:"password" doc:"password of the role; any characters" example:"${env:PGPASSWORD}"`
 	Database           string            `leat:"database" doc:"database" example:"shop"`
-	SSLMode            string            `leat:"sslmode" doc:"TLS, in libpq's meanings; libpq's default is prefer" enum:"disable|allow|prefer|require|verify-ca|verify-full"`
-	SSLRootCert        string            `leat:"sslrootcert" doc:"file with the authorities that may have signed the server's certificate; system: those of the machine" example:"/etc/ssl/ca.pem"`
+	SSLMode            string            `leat:"sslmode" doc:"TLS as in libpq" enum:"disable|allow|prefer|require|verify-ca|verify-full"`
+	SSLRootCert        string            `leat:"sslrootcert" doc:"file of trusted authorities; system: the machine's"`
 	SSLCert            string            `leat:"sslcert" doc:"file with the client's certificate"`
 	SSLKey             string            `leat:"sslkey" doc:"file with the client's key"`
 	SSLPassword        connector.Secret  `leat:"sslpassword" doc:"password of the client's key"`
 	Service            string            `leat:"service" doc:"section of the service file that gives what is left out here"`
 	PassFile           string            `leat:"passfile" doc:"password file; default ~/.pgpass"`
 	ConnectTimeout     string            `leat:"connect_timeout" doc:"seconds to wait for each host" example:"10"`
-	TargetSessionAttrs string            `leat:"target_session_attrs" doc:"which of several hosts will do" enum:"any|read-write|read-only|primary|standby|prefer-standby"`
+	TargetSessionAttrs string            `leat:"target_session_attrs" doc:"which of several hosts will do, as in libpq" example:"primary"`
 	ServerOptions      string            `leat:"options" doc:"command-line options for the session" example:"-c search_path=app"`
 	ApplicationName    string            `leat:"application_name" doc:"name that pg_stat_activity shows"`
 	Params             map[string]string `leat:"params" doc:"further parameters of libpq" example:"channel_binding:require"`
@@ -61,25 +61,25 @@ type SourceConfig struct {
 	Connection
 
 	Table   string   `leat:"table" doc:"the table, view or materialised view to read" example:"public.orders"`
-	Tables  []string `leat:"tables" doc:"tables by pattern: * and ? stand for characters, a leading ! leaves out" example:"public.*,!public.audit_*"`
+	Tables  []string `leat:"tables" doc:"tables by pattern: * any text, ? a character, ! not" example:"public.*,!*.log_*"`
 	Query   string   `leat:"query" doc:"a SELECT to read instead of tables" example:"SELECT id, total FROM orders"`
 	Name    string   `leat:"name" doc:"dataset name of the query's rows; default query" example:"big_orders"`
 	Schema  string   `leat:"schema" doc:"schema of tables that are named without one; default public" example:"app"`
 	Columns []string `leat:"columns" doc:"columns to read, in this order; default all" example:"id,total"`
 	Where   string   `leat:"where" doc:"condition in SQL that rows have to meet" example:"total > 100"`
-	Key     []string `leat:"key" doc:"columns that identify a row where the catalogue does not say (views, queries)" example:"id"`
+	Key     []string `leat:"key" doc:"columns that identify a row, for views and queries" example:"id"`
 
-	Types   map[string]string `leat:"types" doc:"how to read single columns: text, or numeric for decimals that may be NaN" example:"price:numeric"`
-	Numeric string            `leat:"numeric" doc:"how to read numeric(p,s): decimal is fast and refuses rows with NaN; numeric holds NaN too" enum:"decimal|numeric"`
+	Types   map[string]string `leat:"types" doc:"how to read columns: text, or numeric (also NaN)" example:"price:numeric"`
+	Numeric string            `leat:"numeric" doc:"how to read numeric(p,s); decimal refuses NaN" enum:"decimal|numeric"`
 
-	Cursor      string `leat:"cursor" doc:"column that grows with every change: a run reads what changed since the last one" example:"updated_at"`
-	CursorLag   string `leat:"lag" doc:"how far behind the last cursor value a run looks again for late commits: an interval for times, a number for numbers" example:"5m"`
-	CursorNulls string `leat:"nulls" doc:"rows whose cursor is NULL: read them in every run, leave them out, or fail" enum:"include|skip|fail"`
+	Cursor      string `leat:"cursor" doc:"column that grows with changes: read what is new" example:"updated_at"`
+	CursorLag   string `leat:"lag" doc:"how far back to look for late commits: interval or number" example:"5m"`
+	CursorNulls string `leat:"nulls" doc:"rows without a cursor: in every run, never, or fail" enum:"include|skip|fail"`
 
-	Chunks     string        `leat:"chunks" doc:"how tables with a key are cut: by key can be resumed, by block reads large tables with random keys faster but starts again after a crash" enum:"key|block"`
+	Chunks     string        `leat:"chunks" doc:"how to cut tables: key can be resumed, block suits random keys" enum:"key|block"`
 	Parallel   int           `leat:"parallel" doc:"connections that read chunks at the same time"`
 	ChunkBytes int64         `leat:"chunk_bytes" doc:"size of a chunk; each is read in one short transaction"`
-	Timeout    time.Duration `leat:"statement_timeout" doc:"longest time for one statement; 0: none, whatever the server's default is"`
+	Timeout    time.Duration `leat:"statement_timeout" doc:"longest time for one statement; 0: none"`
 }
 
 // Defaults of the sizes.
@@ -105,14 +105,15 @@ var (
 // SetURL takes a URL as libpq has it, whose query may also hold the options of the source.
 func (c *SourceConfig) SetURL(raw string) error { return setURL(c, &c.Connection, raw) }
 
-// Contract implements connector.SourceConfig. A resume gives exactly the rows whose keys follow the position, in the same order, so that
-// none is applied twice; their values are those of that moment. Looking again for late commits (lag) gives rows once more.
+// Contract implements connector.SourceConfig. A resume gives exactly the rows whose keys follow the position, in the same order, so
+// that none is applied twice; their values are those of that moment. Looking again for late commits (lag), or at rows without a cursor,
+// gives rows once more.
 func (c *SourceConfig) Contract() (connector.SourceContract, error) {
 	if err := c.validate(); err != nil {
 		return connector.SourceContract{}, err
 	}
 	replay := connector.Deterministic
-	if c.CursorLag != "" {
+	if c.Cursor != "" && (c.CursorLag != "" || c.CursorNulls == nullInclude) {
 		replay = connector.Replayable
 	}
 	return connector.SourceContract{
@@ -143,7 +144,8 @@ func (c *SourceConfig) validate() error {
 	add(c.Parallel < 1 || c.Parallel > maxParallel, "parallel is %d: want 1 to %d", c.Parallel, maxParallel)
 	add(c.ChunkBytes < 1, "chunk_bytes is %d: want a positive number", c.ChunkBytes)
 	add(c.Timeout < 0, "statement_timeout is negative")
-	add(!slices.Contains([]string{"", nullInclude, nullSkip, nullFail}, c.CursorNulls), "nulls is %q: want include, skip or fail", c.CursorNulls)
+	nulls := []string{"", nullInclude, nullSkip, nullFail}
+	add(!slices.Contains(nulls, c.CursorNulls), "nulls is %q: want include, skip or fail", c.CursorNulls)
 	add(!slices.Contains([]string{"", chunksByKey, chunksByBlock}, c.Chunks), "chunks is %q: want key or block", c.Chunks)
 	for column, as := range c.Types {
 		add(as != "text" && as != "numeric", "types: column %q: %q is neither text nor numeric", column, as)

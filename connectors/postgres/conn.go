@@ -52,9 +52,8 @@ func (c *Connection) connConfig() (*pgx.ConnConfig, error) {
 
 // configError says what is wrong with the parameters, without quoting any.
 func (c *Connection) configError(err error) error {
-	var parse *pgconn.ParseConfigError
 	why := errors.New("a parameter is not valid")
-	if errors.As(err, &parse) {
+	if parse, ok := errors.AsType[*pgconn.ParseConfigError](err); ok {
 		if inner := errors.Unwrap(parse); inner != nil {
 			why = inner
 		}

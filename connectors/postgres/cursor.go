@@ -41,7 +41,7 @@ type cursorState struct {
 	Key     []string   `json:"key,omitempty"`     // the greatest key among the rows of that value
 	Horizon int64      `json:"horizon,omitempty"` // transactions below were all seen; 0: the dataset does not tell
 	Seen    []int64    `json:"seen,omitempty"`    // transactions from the horizon on that were seen nevertheless
-	Since   int64      `json:"since,omitempty"`   // while open: when the oldest transaction above the horizon may have begun, in microseconds since 1970
+	Since   int64      `json:"since,omitempty"`   // while open: when the first transaction above Horizon began; microseconds since 1970
 	Low     *string    `json:"low,omitempty"`     // no late commit can have a cursor below; nil: unknown
 	Ties    [][]string `json:"ties,omitempty"`    // keys that were delivered with exactly Cursor, where there is no horizon
 }

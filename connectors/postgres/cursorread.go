@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,7 +133,8 @@ func (r *cursorRead) nulls(ctx context.Context) error {
 	case n == 0:
 		return nil
 	case cfg.CursorNulls == nullSkip:
-		r.in.src.env.Log.WarnContext(ctx, "rows without a cursor are left out", "dataset", r.t.dataset, "cursor", cfg.Cursor, "rows", n)
+		r.in.src.env.Log.WarnContext(ctx, "rows without a cursor are left out", slog.String("dataset", r.t.dataset),
+			slog.String("cursor", cfg.Cursor), slog.Int64("rows", n))
 		return nil
 	}
 	return &connector.Error{
@@ -270,7 +272,9 @@ func (r *cursorRead) stretch(ctx context.Context, low *string, cut *cursorPositi
 		r.rng.where = []string{condition}
 	}
 	if len(r.rng.values) > 0 {
-		if _, err := s.secure(ctx, r.pg, &sourceTable{kind: r.t.kind, rel: r.t.rel, cols: r.t.cols, from: r.t.from, shape: r.t.shape}, r.rng); err != nil {
+		locked := *r.t
+		locked.lock = "" // since the transaction began
+		if _, err := s.secure(ctx, r.pg, &locked, r.rng); err != nil {
 			return err
 		}
 	}
@@ -353,7 +357,7 @@ func (r *cursorRead) remember(b *record.Batch, last int, value string) {
 		for j, k := range r.key {
 			key[j] = pgText(b.Rows.Column(k), i)
 		}
-		r.ties = append(r.ties[:len(r.ties):len(r.ties)], key)
+		r.ties = append(slices.Clip(r.ties), key)
 	}
 }
 
@@ -465,8 +469,8 @@ func (r *cursorRead) seen(ctx context.Context, state *cursorState) error {
 		where = append(where, fmt.Sprintf("%s >= $2::%s", ident(r.order[0].name), r.order[0].cast))
 		args = append(args, *state.Low)
 	}
-	rows, err := ask(ctx, r.pg, fmt.Sprintf("SELECT DISTINCT %s FROM %s%s ORDER BY 1 LIMIT %d", xminSQL, r.t.from, r.t.whereSQL(where), maxSeen+1),
-		args...)
+	sql := fmt.Sprintf("SELECT DISTINCT %s FROM %s%s ORDER BY 1 LIMIT %d", xminSQL, r.t.from, r.t.whereSQL(where), maxSeen+1)
+	rows, err := ask(ctx, r.pg, sql, args...)
 	if err != nil || len(rows) > maxSeen {
 		return err
 	}

@@ -7,8 +7,9 @@ func Definition() connector.Definition {
 	return connector.Definition{
 		Name:  "postgres",
 		Title: "PostgreSQL",
-		Doc: "Reads tables, views and queries of PostgreSQL 13 and newer in parallel chunks, in full or by a cursor column, and writes tables " +
-			"by append, upsert or replacement, with the position in the same transaction. The source needs CONNECT, USAGE and SELECT.",
+		Doc: "Reads tables, views and queries of PostgreSQL 13 and newer in parallel chunks, in full or by a cursor column, and " +
+			"writes tables by append, upsert or replacement, with the position in the same transaction. " +
+			"The source needs CONNECT, USAGE and SELECT.",
 		Schemes: []string{"postgres", "postgresql"},
 		Source:  NewSource,
 		Sink:    NewSink,

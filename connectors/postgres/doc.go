@@ -26,7 +26,34 @@
 // # Sink
 //
 // A [Sink] makes tables, and appends, upserts by key, or replaces them as a whole. Rows and the lane's position become visible in one
-// transaction.
+// transaction, whose commit also checks the lane's fence: a late owner commits nothing. The position is kept in the table
+// leat.progress of the same database (docs/formats/postgres-progress.md).
+//
+// A dataset called a.b goes to table b of schema a, one called b to the option schema; names are quoted always, so case matters.
+// Longer names than the server keeps end in a hash of the whole; long column names are refused. A table that is missing is made with
+// the very types that the columns come from (enums are made where they are missing, domains and types of extensions are used where
+// the target has them), or else with the narrowest types that hold every value; with NOT NULL and the primary key as the source has
+// them. Generated columns of the source become ordinary columns; generated columns of the target are left to it. A column GENERATED
+// ALWAYS AS IDENTITY gets the source's values on insert and is left alone by updates.
+//
+// Rows travel by binary COPY, through a temporary table where the target's types demand a cast. Writing by key folds each batch
+// to one change per key, so that a key that moved, or two that were swapped, end as in the source; values that the source did not send
+// are taken from earlier rows of the batch, or left as the target has them; where the target lacks the row, the row is refused. The
+// key needs a unique index that is neither partial nor deferrable. Keys that only the server can compare (numeric, citext) are
+// written row by row.
+//
+// Rows that the server refuses are found and named, up to 1,000 in a batch, and all others are written. Deferrable constraints are
+// checked at the commit, where a violation stops the run; foreign keys that are not deferrable are checked row by row in the
+// order in which rows come, so referenced tables have to come first.
+//
+// A replacement is written to a table of its own beside the old one. At the end, in one transaction for all datasets, it takes the
+// old one's name, comment, grants and the names of its indexes; where anything else refers to the old table (views, foreign keys,
+// triggers, policies, publications, identity, partitions), that one stays and its rows are replaced: with TRUNCATE, for which
+// readers wait until the commit, or, under foreign keys of others, row by row. A late owner's open transaction can hold locks until its
+// connection ends.
+//
+// Privileges: CREATE on the database or on the schema leat for the position, CREATE on schemas where tables are to be made, and
+// SELECT, INSERT, UPDATE, DELETE, TRUNCATE on tables as the mode needs; leat check lists what is missing with its GRANT.
 //
 // # Connections
 //

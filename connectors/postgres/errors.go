@@ -67,11 +67,11 @@ func (c *Connection) wrap(doing string, err error) error {
 
 func connectionLost(err error) bool {
 	var op net.Error
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &op) ||
-		strings.Contains(err.Error(), "conn closed")
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.As(err, &op) || strings.Contains(err.Error(), "conn closed")
 }
 
-// serverError is what the server said, in one line.
+// serverMessageError is what the server said, in one line.
 type serverMessageError struct {
 	text string
 	pg   *pgconn.PgError
@@ -110,7 +110,7 @@ func classify(pg *pgconn.PgError) (class connector.Class, code, hint string) {
 	case "3F000":
 		return connector.ClassConfig, "postgres.schema", or(`psql -c '\dn' lists the schemas`)
 	case "42P01":
-		return connector.ClassConfig, "postgres.table", or("name it with its schema, as in table=public.orders, in the case that psql shows")
+		return connector.ClassConfig, "postgres.table", or("name it with its schema, as in public.orders, in the case that psql shows")
 	case "42703":
 		return connector.ClassConfig, "postgres.column", or("name columns in the case that psql shows")
 	case "42601":
@@ -146,8 +146,7 @@ func (c *Connection) connectError(cfg *pgx.ConnConfig, err error) error {
 	if strings.HasPrefix(host, "/") {
 		where = fmt.Sprintf("connecting to PostgreSQL in %s, port %d, database %q, as %q", host, cfg.Port, cfg.Database, cfg.User)
 	}
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		e := &connector.Error{Doing: where, Err: c.redact(serverMessage(pg))}
 		e.Class, e.Code, e.Hint = classify(pg)
 		return e
@@ -162,8 +161,7 @@ func (c *Connection) connectError(cfg *pgx.ConnConfig, err error) error {
 
 // innermost skips the driver's own wording.
 func innermost(err error) error {
-	var connect *pgconn.ConnectError
-	if errors.As(err, &connect) {
+	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		if inner := errors.Unwrap(connect); inner != nil {
 			return inner
 		}
@@ -180,7 +178,8 @@ func (c *Connection) tlsError(e *connector.Error, host string, err error) bool {
 	switch {
 	case errors.As(err, &name):
 		e.Code = "postgres.tls.hostname"
-		e.Err = fmt.Errorf("sslmode=verify-full: the server's certificate is not for %q but for %s", host, certificateNames(name.Certificate))
+		names := certificateNames(name.Certificate)
+		e.Err = fmt.Errorf("sslmode=verify-full: the server's certificate is not for %q but for %s", host, names)
 		e.Hint = "connect by a name of the certificate, or use sslmode=verify-ca to check only who signed it"
 	case errors.As(err, &authority):
 		e.Code = "postgres.tls.authority"

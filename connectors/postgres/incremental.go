@@ -67,7 +67,8 @@ func (in *incremental) Start(ctx context.Context, start connector.SourceStart) e
 	in.reader.Add(1)
 	err := in.src.env.Go(func(ctx context.Context) {
 		defer in.reader.Done()
-		defer context.AfterFunc(ctx, cancel)()
+		stop := context.AfterFunc(ctx, cancel)
+		defer stop()
 		defer close(in.queue)
 		in.failed = in.run(run)
 	})

@@ -161,7 +161,8 @@ func (s *Source) resolveTables(ctx context.Context, pg *pgconn.PgConn) ([]*sourc
 // table puts together what the catalogue says about one relation.
 func (s *Source) table(r relationInfo, cols []sourceColumn, key []string, types serverTypes) (*sourceTable, error) {
 	t := &sourceTable{
-		dataset: r.rel.dataset(), rel: r.rel, kind: r.kind, from: r.rel.String(), where: s.cfg.Where, rows: r.rows, bytes: r.bytes, pages: r.pages,
+		dataset: r.rel.dataset(), rel: r.rel, kind: r.kind, from: r.rel.String(), where: s.cfg.Where,
+		rows: r.rows, bytes: r.bytes, pages: r.pages,
 	}
 	switch {
 	case r.kind == 'r' && !r.inherited:
@@ -205,8 +206,9 @@ func (s *Source) resolveQuery(ctx context.Context, pg *pgconn.PgConn) (*sourceTa
 	if err := command(ctx, pg, catalogPath); err != nil {
 		return nil, err
 	}
-	names, err := ask(ctx, pg, `SELECT pg_catalog.format_type(u.o, u.m) FROM ROWS FROM (pg_catalog.unnest($1::oid[]), pg_catalog.unnest($2::int4[]))
-		WITH ORDINALITY u(o, m, n) ORDER BY u.n`, "{"+strings.Join(oids, ",")+"}", "{"+strings.Join(mods, ",")+"}")
+	names, err := ask(ctx, pg, `SELECT pg_catalog.format_type(u.o, u.m)
+		FROM ROWS FROM (pg_catalog.unnest($1::oid[]), pg_catalog.unnest($2::int4[])) WITH ORDINALITY u(o, m, n) ORDER BY u.n`,
+		"{"+strings.Join(oids, ",")+"}", "{"+strings.Join(mods, ",")+"}")
 	if err != nil {
 		return nil, err
 	}
@@ -273,7 +275,7 @@ func (s *Source) finish(t *sourceTable, all []sourceColumn, key []string, types 
 	return t.buildSchema()
 }
 
-func (s *Source) columnError(t *sourceTable, column string, err error) error {
+func (*Source) columnError(t *sourceTable, column string, err error) error {
 	return &connector.Error{
 		Class: connector.ClassConfig, Code: "postgres.column", Doing: "reading the catalogue", Dataset: t.dataset, Column: column, Err: err,
 		Hint: "leat check shows the columns of each dataset",

@@ -170,7 +170,7 @@ func snapshotPosition(text string) record.Position {
 }
 
 // advise tells what to type about values that were set aside.
-func (s *Source) advise(b *record.Batch) {
+func (*Source) advise(b *record.Batch) {
 	for i := range b.Rejects {
 		r := &b.Rejects[i]
 		as := "text"
@@ -183,22 +183,20 @@ func (s *Source) advise(b *record.Batch) {
 
 // secure keeps the table from being altered, binds the values of the range, and checks that the columns are still those that were
 // resolved. The lock comes before the snapshot: what is checked is what will be read.
-func (s *Source) secure(ctx context.Context, pg *pgconn.PgConn, t *sourceTable, r keyRange) (snapshot string, err error) {
+func (*Source) secure(ctx context.Context, pg *pgconn.PgConn, t *sourceTable, r keyRange) (snapshot string, err error) {
 	if t.lock != "" {
 		if err := command(ctx, pg, "LOCK TABLE "+t.lock+" IN ACCESS SHARE MODE"); err != nil {
 			return "", err
 		}
 	}
-	list := "pg_catalog.pg_current_snapshot()::text"
-	if t.kind == 'q' {
-		list += ", NULL"
-	} else {
-		list += ", " + shapeSQL(t)
+	list := []string{"pg_catalog.pg_current_snapshot()::text", "NULL"}
+	if t.kind != 'q' {
+		list[1] = shapeSQL(t)
 	}
 	for i := range r.values {
-		list += fmt.Sprintf(", pg_catalog.set_config('leat.v%d', $%d, true)", i, i+1)
+		list = append(list, fmt.Sprintf("pg_catalog.set_config('leat.v%d', $%d, true)", i, i+1))
 	}
-	rows, err := ask(ctx, pg, "SELECT "+list, r.values...)
+	rows, err := ask(ctx, pg, "SELECT "+strings.Join(list, ", "), r.values...)
 	if err != nil {
 		return "", err
 	}
@@ -281,6 +279,7 @@ func (t *sourceTable) between(rawFrom, rawTo json.RawMessage) (keyRange, error) 
 		return r, err
 	}
 	switch t.mode {
+	case asWhole:
 	case byBlock:
 		if from.Block != nil {
 			r.where = append(r.where, fmt.Sprintf("ctid >= '(%d,0)'::tid", *from.Block))

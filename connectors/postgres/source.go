@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 
@@ -205,7 +206,7 @@ func (p *pool) put(ctx context.Context, conn *pgx.Conn) {
 // discard closes a connection, and with it whatever it has open.
 func (p *pool) discard(ctx context.Context, conn *pgx.Conn) {
 	if err := closeConn(ctx, conn); err != nil {
-		p.env.Log.DebugContext(ctx, "closing a PostgreSQL connection", "error", err)
+		p.env.Log.DebugContext(ctx, "closing a PostgreSQL connection", slog.Any("error", err))
 	}
 }
 

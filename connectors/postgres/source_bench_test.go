@@ -39,6 +39,7 @@ func benchTable(b *testing.B) string {
 func BenchmarkSource(b *testing.B) {
 	db := benchTable(b)
 	report := func(b *testing.B) {
+		b.Helper()
 		b.ReportMetric(float64(benchRows())*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 	}
 	b.Run("COPY", func(b *testing.B) {

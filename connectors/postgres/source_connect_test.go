@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"maps"
@@ -28,14 +29,12 @@ const awkwardPassword = `p@s/s:w#d%^?&`
 func tlsOptions(t *testing.T, host, mode string, more map[string]string) map[string]string {
 	t.Helper()
 	options := map[string]string{"host": host, "sslmode": mode, "query": "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"}
-	for k, v := range more {
-		options[k] = v
-	}
+	maps.Copy(options, more)
 	return options
 }
 
 // TLS has libpq's meanings, and a failure names the check.
-// case C102
+// case C102.
 func TestTLS(t *testing.T) {
 	db, ca := pgtest.URL(t), map[string]string{"sslrootcert": pgtest.CA(t)}
 	other := map[string]string{"sslrootcert": filepath.Join(t.TempDir(), "other.pem")}
@@ -177,7 +176,7 @@ func asError(err error, to **connector.Error) bool {
 }
 
 // Each mistake gives one clear message with a class, a code and what to type.
-// case C105
+// case C105.
 func TestMistakes(t *testing.T) {
 	db := pgtest.Database(t)
 	must(t, pgtest.Conn(t, db), `CREATE TABLE orders (id int PRIMARY KEY, total numeric)`, `INSERT INTO orders VALUES (1, 2)`)
@@ -199,7 +198,7 @@ func TestMistakes(t *testing.T) {
 		"role":           {map[string]string{"user": "nobody_here"}, connector.ClassConfig, "postgres.auth", "nobody_here"},
 		"database":       {map[string]string{"database": "nowhere"}, connector.ClassConfig, "postgres.database", "nowhere"},
 		"host":           {map[string]string{"host": "nowhere.invalid"}, connector.ClassConfig, "postgres.host", "nowhere.invalid"},
-		"port":           {map[string]string{"port": fmt.Sprint(port)}, connector.ClassTransient, "postgres.host", fmt.Sprint(port)},
+		"port":           {map[string]string{"port": strconv.Itoa(port)}, connector.ClassTransient, "postgres.host", strconv.Itoa(port)},
 		"socket":         {map[string]string{"host": "/nowhere"}, connector.ClassConfig, "postgres.host", "/nowhere"},
 		"table":          {map[string]string{"table": "order"}, connector.ClassConfig, "postgres.table", "public.orders"},
 		"pattern":        {map[string]string{"tables": "nothing*"}, connector.ClassConfig, "postgres.table", "nothing"},
@@ -233,11 +232,11 @@ func TestMistakes(t *testing.T) {
 }
 
 // A password of any characters works in options and in URLs, and shows nowhere.
-// case C103
+// case C103.
 func TestAwkwardPassword(t *testing.T) {
 	db := pgtest.Database(t)
 	conn := pgtest.Conn(t, db)
-	role := "leat_role_" + strings.ToLower(t.Name())
+	role := "leat_test_" + strings.ToLower(rand.Text()[:12])
 	must(t, conn, fmt.Sprintf(`CREATE ROLE %s LOGIN PASSWORD '%s'`, role, awkwardPassword))
 	dropRole(t, role, db)
 	u, err := url.Parse(db)
@@ -253,9 +252,7 @@ func TestAwkwardPassword(t *testing.T) {
 		"encoded": {u.String(), nil}, "raw": {raw, nil}, "fields": {db, map[string]string{"user": role, "password": awkwardPassword}},
 	} {
 		options := map[string]string{"query": "SELECT 1 AS n"}
-		for k, v := range cfg.options {
-			options[k] = v
-		}
+		maps.Copy(options, cfg.options)
 		p := readAll(t, cfg.url, options)
 		sameRows(t, what, []string{`{"n":1}`}, p.rows["query"])
 		options["port"] = "1"
@@ -287,11 +284,11 @@ func dropRole(t *testing.T, role, db string) {
 }
 
 // Check names every missing privilege at once, with the exact GRANT, and changes nothing.
-// clause S23
+// clause S23.
 func TestCheckPrivileges(t *testing.T) {
 	db := pgtest.Database(t)
 	conn := pgtest.Conn(t, db)
-	role := "leat_role_" + strings.ToLower(t.Name())
+	role := "leat_test_" + strings.ToLower(rand.Text()[:12])
 	must(t, conn, fmt.Sprintf(`CREATE ROLE %s LOGIN PASSWORD 'x'`, role),
 		`CREATE TABLE open (id int PRIMARY KEY)`, `CREATE TABLE shut (id int PRIMARY KEY)`, `CREATE TABLE "Half" (id int PRIMARY KEY, hidden int)`,
 		`CREATE TABLE keyless (id int)`, `CREATE SCHEMA closed`, `CREATE TABLE closed.t (id int)`,
@@ -343,7 +340,7 @@ func TestCheckPrivileges(t *testing.T) {
 }
 
 // A pooler that lets only the usual startup parameters through does not stop a source, and settings end with their transaction.
-// case C050
+// case C050.
 func TestStartupParameters(t *testing.T) {
 	db := pgtest.Database(t)
 	must(t, pgtest.Conn(t, db), `CREATE TABLE t (id int PRIMARY KEY)`, `INSERT INTO t VALUES (1)`)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -49,7 +50,7 @@ func (in *increments) want(what string, ids ...string) {
 
 // Rows that are committed at or below the greatest cursor seen come in the next run, and no row comes twice while no transaction
 // overlaps.
-// case C071
+// case C071.
 func TestCursorBoundary(t *testing.T) {
 	for _, typ := range []string{"timestamptz", "timestamp", "date"} {
 		t.Run(typ, func(t *testing.T) {
@@ -81,7 +82,7 @@ func TestCursorBoundary(t *testing.T) {
 }
 
 // Cursors that are not times: every type, bound with its exact text.
-// cases C071, C073, C075
+// cases C071, C073, C075.
 func TestCursorTypes(t *testing.T) {
 	for typ, values := range map[string][]string{
 		"bigint": {"1", "2", "9007199254740993", "9007199254740994"}, "uuid": {"01234567-89ab-7def-8123-456789abcdef", "01234567-89ab-7def-8123-456789abcdf0"},
@@ -100,7 +101,8 @@ func TestCursorTypes(t *testing.T) {
 			conn := pgtest.Conn(t, db)
 			must(t, conn, `CREATE TABLE t (id int PRIMARY KEY, at `+typ+`)`, `CREATE VIEW v AS TABLE t`)
 			for _, options := range []map[string]string{
-				{"table": "t", "cursor": "at", "nulls": "skip"}, {"table": "v", "cursor": "at", "nulls": "skip", "key": "id"},
+				{"table": "t", "cursor": "at", "nulls": "skip"},
+				{"table": "v", "cursor": "at", "nulls": "skip", "key": "id"},
 				{"query": "SELECT * FROM t", "cursor": "at", "nulls": "skip", "key": "id"},
 			} {
 				must(t, conn, `TRUNCATE t`)
@@ -118,7 +120,7 @@ func TestCursorTypes(t *testing.T) {
 				})
 				for i, v := range values {
 					must(t, conn, fmt.Sprintf("INSERT INTO t VALUES (%d, %s::%s)", i, sqlText(v), typ))
-					in.want(fmt.Sprintf("%v: value %s", options, v), fmt.Sprint(i))
+					in.want(fmt.Sprintf("%v: value %s", options, v), strconv.Itoa(i))
 					in.want("nothing is new")
 				}
 				must(t, conn, fmt.Sprintf("INSERT INTO t VALUES (-1, %s::%s)", sqlText(values[len(values)-1]), typ))
@@ -132,7 +134,7 @@ func TestCursorTypes(t *testing.T) {
 func sqlText(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
 // Rows that move while a run reads are neither skipped nor shifted.
-// case C072
+// case C072.
 func TestCursorWhileRowsMove(t *testing.T) {
 	db := pgtest.Database(t)
 	conn := pgtest.Conn(t, db)
@@ -160,7 +162,7 @@ func TestCursorWhileRowsMove(t *testing.T) {
 }
 
 // Rows without a cursor follow the declared policy.
-// case C074
+// case C074.
 func TestCursorNull(t *testing.T) {
 	db := pgtest.Database(t)
 	conn := pgtest.Conn(t, db)
@@ -181,7 +183,7 @@ func TestCursorNull(t *testing.T) {
 }
 
 // A source without transaction numbers finds late rows within the declared lag.
-// case C071
+// case C071.
 func TestCursorLag(t *testing.T) {
 	db := pgtest.Database(t)
 	conn := pgtest.Conn(t, db)
@@ -198,7 +200,7 @@ func TestCursorLag(t *testing.T) {
 }
 
 // A run that ends in the middle goes on behind the last batch, over several tables.
-// clauses S7, S8
+// clauses S7, S8.
 func TestCursorResume(t *testing.T) {
 	db := pgtest.Database(t)
 	conn := pgtest.Conn(t, db)
@@ -227,7 +229,7 @@ func TestCursorResume(t *testing.T) {
 	}
 }
 
-// clause S24
+// clause S24.
 func TestCursorColumnMissing(t *testing.T) {
 	db := pgtest.Database(t)
 	must(t, pgtest.Conn(t, db), `CREATE TABLE t (id int PRIMARY KEY, updated_at int)`)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -90,7 +91,7 @@ func sameRows(t testing.TB, what string, want, got []string) {
 }
 
 // Every type is read exactly, whatever the settings of database and role say about text forms.
-// cases C001, C002, C012, C016, C019, C021, C026, C027
+// cases C001, C002, C012, C016, C019, C021, C026, C027.
 func TestTypes(t *testing.T) {
 	db := pgtest.Database(t)
 	conn := pgtest.Conn(t, db)
@@ -109,8 +110,12 @@ func TestTypes(t *testing.T) {
 		kind   record.Kind
 		native string
 	}{
-		{"numeric", []string{"NaN", "Infinity", "-Infinity", "0.0", "98765432109876543210987654321098765432109.5"},
-			[]string{`"NaN"`, `"Infinity"`, `"-Infinity"`, "0.0", "98765432109876543210987654321098765432109.5"}, record.Numeric, "numeric"},
+		{
+			"numeric",
+			[]string{"NaN", "Infinity", "-Infinity", "0.0", "98765432109876543210987654321098765432109.5"},
+			[]string{`"NaN"`, `"Infinity"`, `"-Infinity"`, "0.0", "98765432109876543210987654321098765432109.5"},
+			record.Numeric, "numeric",
+		},
 		{"numeric(12,2)", []string{"1.5", "-9999999999.99"}, []string{"1.50", "-9999999999.99"}, record.Decimal, "numeric(12,2)"},
 		{"numeric(3,-2)", []string{"12300"}, []string{"12300"}, record.Numeric, "numeric(3,-2)"},
 		{"numeric(100,10)", []string{"1"}, []string{"1.0000000000"}, record.Numeric, "numeric(100,10)"},
@@ -132,10 +137,20 @@ func TestTypes(t *testing.T) {
 		{"date", []string{"-infinity", "0044-03-15 BC", "15000-06-01"}, []string{`"-infinity"`, `"-0043-03-15"`, `"+15000-06-01"`}, record.Date, "date"},
 		{"time(3)", []string{"24:00:00", "01:02:03.5"}, []string{`"24:00:00"`, `"01:02:03.5"`}, record.Time, "time(3) without time zone"},
 		{"timetz", []string{"01:02:03.5+05:45"}, []string{`"01:02:03.5+05:45"`}, record.Foreign, "time with time zone"},
-		{"timestamp", []string{"infinity", "0044-03-15 01:02:03 BC"}, []string{`"infinity"`, `"-0043-03-15T01:02:03"`}, record.Timestamp,
-			"timestamp without time zone"},
-		{"timestamptz", []string{"2026-01-01 00:00:00.123456+02"}, []string{`"2025-12-31T22:00:00.123456Z"`}, record.Timestamp,
-			"timestamp with time zone"},
+		{
+			"timestamp",
+			[]string{"infinity", "0044-03-15 01:02:03 BC"},
+			[]string{`"infinity"`, `"-0043-03-15T01:02:03"`},
+			record.Timestamp,
+			"timestamp without time zone",
+		},
+		{
+			"timestamptz",
+			[]string{"2026-01-01 00:00:00.123456+02"},
+			[]string{`"2025-12-31T22:00:00.123456Z"`},
+			record.Timestamp,
+			"timestamp with time zone",
+		},
 		{"interval", []string{"1 mon -1 day 00:00:00.000001", "-13 mons"}, []string{`"P1M-1DT0.000001S"`, `"P-1Y-1M"`}, record.Interval, "interval"},
 		{"bit(3)", []string{"101"}, []string{`"101"`}, record.Bits, "bit(3)"},
 		{"varbit", []string{""}, []string{`""`}, record.Bits, "bit varying"},
@@ -203,7 +218,7 @@ func mapsKeys[V any](m map[string]V) func(func(string) bool) {
 }
 
 // A value that a fast type can't hold sets its row aside, with what to type; the slower type holds it.
-// cases C001, C012, C105
+// cases C001, C012, C105.
 func TestValuesThatDoNotFit(t *testing.T) {
 	db := pgtest.Database(t)
 	must(t, pgtest.Conn(t, db), `CREATE TABLE v (id int PRIMARY KEY, a numeric(12,2), t timestamptz)`,
@@ -226,7 +241,7 @@ func TestValuesThatDoNotFit(t *testing.T) {
 }
 
 // Keys that no arithmetic could split are cut all the same: every row comes once, in the server's order.
-// cases C062, C075
+// cases C062, C075.
 func TestChunkKeys(t *testing.T) {
 	db := pgtest.Database(t)
 	conn := pgtest.Conn(t, db)
@@ -268,7 +283,7 @@ func TestChunkKeys(t *testing.T) {
 }
 
 // A unique index over columns that may be NULL is no key; a key that the user names may be NULL, and such rows come too.
-// case C062
+// case C062.
 func TestNullKeys(t *testing.T) {
 	db := pgtest.Database(t)
 	must(t, pgtest.Conn(t, db), `CREATE TABLE k (a int UNIQUE, b int)`,
@@ -292,7 +307,7 @@ func TestNullKeys(t *testing.T) {
 }
 
 // Rows of a table without a key don't move between its ranges, however much is written meanwhile; no transaction stays open.
-// cases C062, C065
+// cases C062, C065.
 func TestBlocksUnderOneSnapshot(t *testing.T) {
 	db := pgtest.Database(t)
 	conn := pgtest.Conn(t, db)
@@ -302,7 +317,7 @@ func TestBlocksUnderOneSnapshot(t *testing.T) {
 	var seen []string
 	p, err := readEach(t, sourceConfig(t, db, options), record.Position{}, func(b *record.Batch) {
 		must(t, conn, `UPDATE log SET v = v || 'y' WHERE n % 7 = 0`, `DELETE FROM log WHERE n % 11 = 0`, `INSERT INTO log VALUES (-1, 'new')`)
-		seen = append(seen, fmt.Sprint(b.NumRows()))
+		seen = append(seen, strconv.Itoa(b.NumRows()))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -368,7 +383,7 @@ func TestRelations(t *testing.T) {
 }
 
 // Any identifier works everywhere.
-// case C100
+// case C100.
 func TestIdentifiers(t *testing.T) {
 	db := pgtest.Database(t)
 	conn := pgtest.Conn(t, db)
@@ -378,7 +393,9 @@ func TestIdentifiers(t *testing.T) {
 			"INSERT INTO "+table+" SELECT i, i, i, i, i, i, i FROM generate_series(1, 30) i", "ANALYZE "+table)
 		dataset := record.JoinName("public", name)
 		for _, options := range []map[string]string{
-			{"table": dataset, "chunk_bytes": "500"}, {"table": dataset, "cursor": "ünï"}, {"table": dataset, "chunks": "block"},
+			{"table": dataset, "chunk_bytes": "500"},
+			{"table": dataset, "cursor": "ünï"},
+			{"table": dataset, "chunks": "block"},
 			{"table": dataset, "columns": `x"y,Group`, "where": `"a b" > 0`},
 		} {
 			p := readAll(t, db, options)
@@ -393,7 +410,7 @@ func TestIdentifiers(t *testing.T) {
 }
 
 // A table that is altered while it is read gives an error that a new attempt gets over, and never values of the wrong type.
-// case C050
+// case C050.
 func TestAlteredWhileRead(t *testing.T) {
 	db := pgtest.Database(t)
 	conn := pgtest.Conn(t, db)
@@ -424,7 +441,7 @@ func TestAlteredWhileRead(t *testing.T) {
 }
 
 // A connection that is killed is a transient error, and a resume delivers what is missing.
-// clause S7
+// clause S7.
 func TestConnectionKilled(t *testing.T) {
 	db := pgtest.Database(t)
 	conn := pgtest.Conn(t, db)

@@ -98,9 +98,8 @@ func splitURL(raw string, known []string) (urlParts, error) {
 	return found[0], nil
 }
 
-// hostsPattern is what stands between the user and the path: hosts with ports, IPv6 in brackets, or an encoded socket folder.
-var hostsPattern = regexp.MustCompile(`^(?:(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?` + //nolint:gochecknoglobals // constant
-	`(?:,(?:(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?)*$`)
+// hostPattern is one host with its port: a name, an IPv6 address in brackets, or the percent-encoded folder of a socket.
+var hostPattern = regexp.MustCompile(`^(?:(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?$`)
 
 // splitAt takes the URL apart with the user in front of at (-1: no user). With known, parameters must be among them.
 func splitAt(rest string, at int, known []string) (urlParts, error) {
@@ -113,7 +112,7 @@ func splitAt(rest string, at int, known []string) (urlParts, error) {
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	hosts, database, _ := strings.Cut(rest, "/")
-	if !hostsPattern.MatchString(hosts) || strings.ContainsAny(database, "/@#") {
+	if strings.ContainsAny(database, "/@#") {
 		return p, errURL
 	}
 	if p.host, p.port, err = splitHosts(hosts); err != nil {
@@ -140,7 +139,10 @@ func splitHosts(hosts string) (host, port string, err error) {
 	var names, ports []string
 	some := false
 	for h := range strings.SplitSeq(hosts, ",") {
-		name, p := h, ""
+		if !hostPattern.MatchString(h) {
+			return "", "", errURL
+		}
+		var name, p string
 		if end := strings.IndexByte(h, ']'); strings.HasPrefix(h, "[") && end > 0 {
 			name, p = h[1:end], strings.TrimPrefix(h[end+1:], ":")
 		} else {

@@ -11,7 +11,7 @@ import (
 
 const awkward = `p@s/s:w#d%^?&`
 
-// case C103
+// case C103.
 func TestURL(t *testing.T) {
 	type parts struct {
 		user, password, host, port, database string
@@ -52,7 +52,7 @@ func TestURL(t *testing.T) {
 }
 
 // What can't be taken apart is refused with how to write it, and without the password.
-// cases C103, C104
+// cases C103, C104.
 func TestURLRefused(t *testing.T) {
 	for _, raw := range []string{
 		"postgres://app:hush/1@h/d?where=a@b", "postgres://app:hush#@h/d?nonsense", "postgres://app:hush@h/d?tabel=orders",
@@ -70,7 +70,7 @@ func TestURLRefused(t *testing.T) {
 	}
 }
 
-// case C103
+// case C103.
 func TestSettingsNeedNoEscapes(t *testing.T) {
 	for _, password := range []string{awkward, `it's \ "quoted"`, " padded ", `\`, `''`, "ünï"} {
 		c := Connection{Host: "h", User: "u", Password: connector.Secret(password), Database: `d'b\`}

@@ -99,7 +99,8 @@ func (a *arrayColumn) append(v []byte) error {
 func (a *arrayColumn) take(storage arrow.DataType, n int) []arrow.ArrayData {
 	st := storage.(*arrow.StructType) //nolint:forcetypeassert // the storage of record.ArrayType
 	list := func(f int, off []int32, values arrow.ArrayData) arrow.ArrayData {
-		return array.NewData(st.Field(f).Type, n, []*memory.Buffer{nil, memory.NewBufferBytes(int32Bytes(off))}, []arrow.ArrayData{values}, 0, 0)
+		buffers := []*memory.Buffer{nil, memory.NewBufferBytes(int32Bytes(off))}
+		return array.NewData(st.Field(f).Type, n, buffers, []arrow.ArrayData{values}, 0, 0)
 	}
 	ints := func(v []int32) arrow.ArrayData {
 		return array.NewData(arrow.PrimitiveTypes.Int32, len(v), []*memory.Buffer{nil, memory.NewBufferBytes(int32Bytes(v))}, nil, 0, 0)

@@ -72,7 +72,7 @@ func newColumn(t Type, dt arrow.DataType, utf8Checked bool) (*column, error) {
 	}
 	c := &column{dt: dt, inf: rt.Infinite, zoned: rt.Zoned, scale: int(rt.Scale)}
 	c.op, c.width = opFor(t, rt)
-	switch c.op {
+	switch c.op { //nolint:exhaustive // all others need nothing more
 	case 0:
 		return nil, unsupported(t, rt)
 	case opDecimal:
@@ -103,7 +103,7 @@ func newColumn(t Type, dt arrow.DataType, utf8Checked bool) (*column, error) {
 }
 
 // opFor returns 0 where there is no exact way.
-func opFor(t Type, rt record.Type) (o op, width int) {
+func opFor(t Type, rt record.Type) (o op, width int) { //nolint:cyclop // a line for each pair
 	type pair struct {
 		form Form
 		kind record.Kind
@@ -249,7 +249,7 @@ func (c *column) rewind() {
 }
 
 // value appends one value to the buffers.
-func (c *column) value(v []byte) (err error) {
+func (c *column) value(v []byte) (err error) { //nolint:cyclop // a case for each type; the hot path
 	switch c.op {
 	case opSwap8:
 		if len(v) != 8 {
@@ -456,5 +456,5 @@ func (c *column) take() arrow.ArrayData {
 
 // int32Bytes is the memory of s: Arrow's offsets are in the machine's own byte order.
 func int32Bytes(s []int32) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), 4*len(s))
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), 4*len(s)) //nolint:gosec // Arrow's own layout
 }

@@ -237,7 +237,7 @@ func lenientType(dt arrow.DataType) arrow.DataType {
 	if err != nil {
 		return dt
 	}
-	switch t.Kind {
+	switch t.Kind { //nolint:exhaustive // all others hold every value already
 	case record.Decimal:
 		return record.NumericType()
 	case record.Timestamp, record.Interval:

@@ -36,16 +36,6 @@ func (x *limbs) negate() {
 
 func (x *limbs) zero() bool { return x[0]|x[1]|x[2]|x[3]|x[4] == 0 }
 
-// fits reports whether the magnitude x fits a signed number of this many words.
-func (x *limbs) fits(words int) bool {
-	for i := words; i < len(x); i++ {
-		if x[i] != 0 {
-			return false
-		}
-	}
-	return x[words-1]>>63 == 0
-}
-
 var pow10Table = [...]uint64{ //nolint:gochecknoglobals // a constant table of the hot path
 	1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19,
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -24,9 +23,9 @@ func appendNetworkText(dst, v []byte) ([]byte, error) {
 	}
 	addr, bits, cidr := v[4:], int(v[1]), v[2] != 0
 	switch {
-	case v[0] == familyIPv4 && len(addr) == net.IPv4len && bits <= 32:
+	case v[0] == familyIPv4 && len(addr) == 4 && bits <= 32:
 		dst = netip.AddrFrom4([4]byte(addr)).AppendTo(dst)
-	case v[0] == familyIPv6 && len(addr) == net.IPv6len && bits <= 128:
+	case v[0] == familyIPv6 && len(addr) == 16 && bits <= 128:
 		dst = appendIPv6(dst, [16]byte(addr))
 	default:
 		return dst, errMalformed
@@ -98,8 +97,8 @@ func appendMACText(dst, v []byte) ([]byte, error) {
 
 // appendMAC appends length and value of a macaddr or macaddr8.
 func appendMAC(dst []byte, s string) ([]byte, error) {
-	raw, err := net.ParseMAC(s)
-	if err != nil || len(raw) > 8 {
+	raw, err := hex.DecodeString(strings.ReplaceAll(s, ":", ""))
+	if err != nil || (len(raw) != 6 && len(raw) != 8) {
 		return dst, fmt.Errorf("%q is no MAC address", shorten(s))
 	}
 	return append(binary.BigEndian.AppendUint32(dst, uint32(len(raw))), raw...), nil

@@ -32,40 +32,42 @@ var (
 	errDecimalFits = errors.New("the number doesn't fit the decimal column exactly")
 )
 
-// numericParts checks a numeric and takes it apart. The digits are big-endian words in base 10000.
-func numericParts(v []byte) (digits []byte, weight int, sign uint16, scale int, err error) {
+// numericParts is a numeric taken apart.
+type numericParts struct {
+	digits []byte // big-endian words in base 10000
+	weight int    // of the first digit, in powers of 10000
+	sign   uint16
+	scale  int // digits after the point
+}
+
+func splitNumeric(v []byte) (p numericParts, ok bool) {
 	if len(v) < numericHeader {
-		return nil, 0, 0, 0, errMalformed
+		return p, false
 	}
-	n := int(binary.BigEndian.Uint16(v))
-	weight = int(int16(binary.BigEndian.Uint16(v[2:])))
-	sign = binary.BigEndian.Uint16(v[4:])
-	scale = int(binary.BigEndian.Uint16(v[6:]))
-	if len(v) != numericHeader+2*n || scale > maxNumericTail {
-		return nil, 0, 0, 0, errMalformed
-	}
-	return v[numericHeader:], weight, sign, scale, nil
+	p.weight = int(int16(binary.BigEndian.Uint16(v[2:])))
+	p.sign = binary.BigEndian.Uint16(v[4:])
+	p.scale = int(binary.BigEndian.Uint16(v[6:]))
+	p.digits = v[numericHeader:]
+	return p, len(p.digits) == 2*int(binary.BigEndian.Uint16(v)) && p.scale <= maxNumericTail
 }
 
 // decodeDecimal reads a numeric as an unscaled two's complement number of the given scale, least significant word first.
 func decodeDecimal(v []byte, scale int) (x limbs, err error) {
-	digits, weight, sign, _, err := numericParts(v)
-	if err != nil {
-		return x, err
-	}
-	if sign != numericPositive && sign != numericNegative {
+	p, ok := splitNumeric(v)
+	switch {
+	case !ok:
+		return x, errMalformed
+	case p.sign != numericPositive && p.sign != numericNegative:
 		return x, errNotFinite
-	}
-	n := len(digits) / 2
-	if (weight+1)*numericDigits+scale <= 19 && weight < 5 {
-		x[0], err = smallDecimal(digits, weight, scale)
-	} else {
-		x, err = bigDecimal(digits, numericDigits*(weight-n+1)+scale)
+	case (p.weight+1)*numericDigits+scale <= 19 && p.weight < 5:
+		x[0], err = smallDecimal(p.digits, p.weight, scale)
+	default:
+		x, err = bigDecimal(p.digits, numericDigits*(p.weight-len(p.digits)/2+1)+scale)
 	}
 	if err != nil {
 		return x, err
 	}
-	if sign == numericNegative {
+	if p.sign == numericNegative {
 		x.negate()
 	}
 	return x, nil
@@ -124,11 +126,11 @@ func bigDecimal(digits []byte, exponent int) (x limbs, err error) {
 
 // appendNumericText appends a numeric as the server prints it.
 func appendNumericText(dst, v []byte) ([]byte, error) {
-	digits, weight, sign, scale, err := numericParts(v)
-	if err != nil {
-		return dst, err
+	p, ok := splitNumeric(v)
+	if !ok {
+		return dst, errMalformed
 	}
-	switch sign {
+	switch p.sign {
 	case numericNaN:
 		return append(dst, "NaN"...), nil
 	case numericPInf:
@@ -141,31 +143,28 @@ func appendNumericText(dst, v []byte) ([]byte, error) {
 	default:
 		return dst, errMalformed
 	}
-	n := len(digits) / 2
 	digit := func(i int) uint64 {
-		if i < 0 || i >= n {
+		if i < 0 || i >= len(p.digits)/2 {
 			return 0
 		}
-		return uint64(binary.BigEndian.Uint16(digits[2*i:]))
+		return uint64(binary.BigEndian.Uint16(p.digits[2*i:]))
 	}
-	if weight < 0 {
+	if p.weight < 0 {
 		dst = append(dst, '0')
 	}
-	for i := 0; i <= weight; i++ {
+	for i := range p.weight + 1 {
 		if i == 0 {
 			dst = strconv.AppendUint(dst, digit(0), 10)
 			continue
 		}
 		dst = appendDigits(dst, digit(i), numericDigits)
 	}
-	if scale == 0 {
+	if p.scale == 0 {
 		return dst, nil
 	}
 	dst = append(dst, '.')
-	for i := weight + 1; scale > 0; i++ {
-		take := min(scale, numericDigits)
-		dst = appendDigits(dst, digit(i), take)
-		scale -= take
+	for i, left := p.weight+1, p.scale; left > 0; i, left = i+1, left-numericDigits {
+		dst = appendDigits(dst, digit(i), min(left, numericDigits))
 	}
 	return dst, nil
 }

@@ -27,7 +27,7 @@ func schemaOf(types ...arrow.DataType) *record.Schema {
 }
 
 // A value that the column can't hold sets aside its row, whole and with its key, and no other.
-// cases C001, C012, C105
+// cases C001, C012, C105.
 func TestRejects(t *testing.T) {
 	conn := pgtest.Conn(t, pgtest.URL(t))
 	s := schemaOf(arrow.PrimitiveTypes.Int32, &arrow.Decimal128Type{Precision: 12, Scale: 2}, record.InfiniteTimestampType(false),
@@ -146,7 +146,7 @@ func TestEncodeRefuses(t *testing.T) {
 }
 
 // Every type of the vocabulary that has a binary form comes back from the server as it went in.
-// cases C001, C002, C012, C016, C021, C026
+// cases C001, C002, C012, C016, C021, C026.
 func TestVocabulary(t *testing.T) {
 	conn := pgtest.Conn(t, pgtest.Database(t))
 	elem := func(f pgcopy.Form, oid uint32) pgcopy.Type { return pgcopy.ArrayOf(form(f), oid) }
@@ -208,7 +208,7 @@ func TestVocabulary(t *testing.T) {
 }
 
 // A number survives its way into the binary form and back, whatever its digits.
-// case C002
+// case C002.
 func TestNumericRoundTrip(t *testing.T) {
 	s := schemaOf(record.NumericType())
 	e, err := pgcopy.NewEncoder(s.Columns, []pgcopy.Column{{Name: "v", Type: form(pgcopy.Numeric)}})

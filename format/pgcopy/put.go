@@ -11,7 +11,7 @@ import (
 )
 
 // putter returns how values of arr, which are of type t, go into wire type w; nil: they don't.
-func putter(arr arrow.Array, t record.Type, w Type) putFunc {
+func putter(arr arrow.Array, t record.Type, w Type) putFunc { //nolint:cyclop // a case for each type
 	if w.Form == Array {
 		return putArray(arr, t, w)
 	}
@@ -23,7 +23,7 @@ func putter(arr arrow.Array, t record.Type, w Type) putFunc {
 	}
 	switch a := arr.(type) {
 	case *array.String:
-		return putString(a, t, w)
+		return putString(a, w)
 	case *array.Boolean:
 		return func(dst []byte, i int) ([]byte, error) {
 			v := byte(0)
@@ -134,8 +134,8 @@ func putJSON(arr arrow.Array) putFunc {
 	}
 }
 
-func putString(a *array.String, t record.Type, w Type) putFunc {
-	switch w.Form {
+func putString(a *array.String, w Type) putFunc {
+	switch w.Form { //nolint:exhaustive // no other form has text behind it
 	case Numeric:
 		return func(dst []byte, i int) ([]byte, error) { return appendNumericFromText(dst, a.Value(i)) }
 	case Bits:
@@ -191,7 +191,7 @@ func putInteger(arr arrow.Array, w Type) putFunc {
 	if !ok {
 		return nil
 	}
-	switch w.Form {
+	switch w.Form { //nolint:exhaustive // no other form is a whole number
 	case Int8:
 		return func(dst []byte, i int) ([]byte, error) {
 			v, big := value(i)
@@ -253,7 +253,7 @@ func integers(arr arrow.Array) (value func(i int) (v int64, big bool), ok bool) 
 
 // micros converts a count of a unit to microseconds, exactly or not at all.
 func micros(v int64, u arrow.TimeUnit) (int64, error) {
-	switch u {
+	switch u { //nolint:exhaustive // the coarse units are below
 	case arrow.Microsecond:
 		return v, nil
 	case arrow.Nanosecond:

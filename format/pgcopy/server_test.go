@@ -33,11 +33,13 @@ func serverCases() []serverCase {
 		{"int4", form(pgcopy.Int4), arrow.PrimitiveTypes.Int32, []string{"-2147483648", "1"}, []string{"-2147483648", "1"}},
 		{"int8", form(pgcopy.Int8), arrow.PrimitiveTypes.Int64, []string{"-9223372036854775808", "1"}, []string{"-9223372036854775808", "1"}},
 		{
-			"float4", form(pgcopy.Float4), arrow.PrimitiveTypes.Float32, []string{"NaN", "-Infinity", "-0", "1e-45"},
+			"float4", form(pgcopy.Float4), arrow.PrimitiveTypes.Float32,
+			[]string{"NaN", "-Infinity", "-0", "1e-45"},
 			[]string{`"NaN"`, `"-Infinity"`, "-0", "1e-45"},
 		},
 		{
-			"float8", form(pgcopy.Float8), arrow.PrimitiveTypes.Float64, []string{"NaN", "Infinity", "0.1", "5e-324"},
+			"float8", form(pgcopy.Float8), arrow.PrimitiveTypes.Float64,
+			[]string{"NaN", "Infinity", "0.1", "5e-324"},
 			[]string{`"NaN"`, `"Infinity"`, "0.1", "5e-324"},
 		},
 		{
@@ -78,7 +80,8 @@ func serverCases() []serverCase {
 		{"json", form(pgcopy.Raw), record.JSONType(), []string{`{ "a" : 1, "a": 2 }`}, []string{`{ "a" : 1, "a": 2 }`}},
 		{"jsonb", form(pgcopy.Versioned), record.JSONType(), []string{`{"b":1,"a":1.50}`}, []string{`{"a": 1.50, "b": 1}`}},
 		{
-			"uuid", form(pgcopy.UUID), record.UUIDType(), []string{"01234567-89ab-cdef-0123-456789abcdef"},
+			"uuid", form(pgcopy.UUID), record.UUIDType(),
+			[]string{"01234567-89ab-cdef-0123-456789abcdef"},
 			[]string{`"01234567-89ab-cdef-0123-456789abcdef"`},
 		},
 		{
@@ -96,17 +99,20 @@ func serverCases() []serverCase {
 		},
 		{
 			"timestamptz", form(pgcopy.Timestamp), record.InfiniteTimestampType(true),
-			[]string{"2026-01-01 00:00:00.123456+02", "infinity"}, []string{`"2025-12-31T22:00:00.123456Z"`, `"infinity"`},
+			[]string{"2026-01-01 00:00:00.123456+02", "infinity"},
+			[]string{`"2025-12-31T22:00:00.123456Z"`, `"infinity"`},
 		},
 		{
 			"interval", form(pgcopy.Interval), record.IntervalType(),
-			[]string{"1 mon -1 day 00:00:00.000001", "-13 mons", "2147483647 days"}, []string{`"P1M-1DT0.000001S"`, `"P-1Y-1M"`, `"P2147483647D"`},
+			[]string{"1 mon -1 day 00:00:00.000001", "-13 mons", "2147483647 days"},
+			[]string{`"P1M-1DT0.000001S"`, `"P-1Y-1M"`, `"P2147483647D"`},
 		},
 		{"bit(9)", form(pgcopy.Bits), record.BitsType(9, false), []string{"101010101"}, []string{`"101010101"`}},
 		{"varbit", form(pgcopy.Bits), record.BitsType(0, true), []string{"", "1"}, []string{`""`, `"1"`}},
 		{
 			"inet", form(pgcopy.Network), record.NetworkType("inet"),
-			[]string{"1.2.3.4", "10.1.2.3/8", "::1", "::", "::1.2.3.4", "::ffff:1.2.3.4", "2001:db8:0:0:1:0:0:1", "2001:db8::/64", "1::ffff:0:0", "::2", "0:0:1::"}, nil,
+			[]string{"1.2.3.4", "10.1.2.3/8", "::1", "::", "::1.2.3.4", "::ffff:1.2.3.4", "2001:db8:0:0:1:0:0:1", "2001:db8::/64", "1::ffff:0:0", "::2", "0:0:1::"},
+			nil,
 		},
 		{"cidr", pgcopy.Type{Form: pgcopy.Network, CIDR: true}, record.NetworkType("cidr"), []string{"10/8", "::/0", "1.2.3.4"}, nil},
 		{"macaddr", form(pgcopy.MAC), record.NetworkType("macaddr"), []string{"08:00:2b:01:02:03"}, []string{`"08:00:2b:01:02:03"`}},
@@ -118,19 +124,23 @@ func serverCases() []serverCase {
 		},
 		{
 			"text[]", pgcopy.ArrayOf(form(pgcopy.Raw), 25), record.ArrayType(arrow.BinaryTypes.String, 1),
-			[]string{`{"a,b","c\"d",""}`, `{NULL,"NULL"}`}, []string{`["a,b","c\"d",""]`, `[null,"NULL"]`},
+			[]string{`{"a,b","c\"d",""}`, `{NULL,"NULL"}`},
+			[]string{`["a,b","c\"d",""]`, `[null,"NULL"]`},
 		},
 		{
 			"bytea[]", pgcopy.ArrayOf(form(pgcopy.Raw), 17), record.ArrayType(arrow.BinaryTypes.Binary, 1),
-			[]string{`{"\\x00ff",NULL,"\\x"}`}, []string{`["AP8=",null,""]`},
+			[]string{`{"\\x00ff",NULL,"\\x"}`},
+			[]string{`["AP8=",null,""]`},
 		},
 		{
 			"numeric(10,3)[]", pgcopy.ArrayOf(form(pgcopy.Numeric), 1700), record.ArrayType(&arrow.Decimal128Type{Precision: 10, Scale: 3}, 1),
-			[]string{`{1.5,NULL,-0.001}`}, []string{`[1.500,null,-0.001]`},
+			[]string{`{1.5,NULL,-0.001}`},
+			[]string{`[1.500,null,-0.001]`},
 		},
 		{
 			"bool[]", pgcopy.ArrayOf(form(pgcopy.Bool), 16), record.ArrayType(arrow.FixedWidthTypes.Boolean, 1),
-			[]string{`{t,NULL,f,t,t,t,t,t,t,t}`, `{f}`}, nil,
+			[]string{`{t,NULL,f,t,t,t,t,t,t,t}`, `{f}`},
+			nil,
 		},
 	}
 }
@@ -170,7 +180,7 @@ func decode(t testing.TB, s *record.Schema, types []pgcopy.Type, stream []byte, 
 }
 
 // What the server sends is decoded and encoded to the same bytes, wherever the stream is cut.
-// cases C001, C002, C012, C016, C021, C026
+// cases C001, C002, C012, C016, C021, C026.
 func TestServer(t *testing.T) {
 	conn := pgtest.Conn(t, pgtest.URL(t))
 	for _, c := range serverCases() {
