@@ -154,7 +154,7 @@ func chooseType(f arrow.Field, t record.Type, known knownTypes, at relation) str
 	return sqlType(t, known)
 }
 
-// plainTypes are the types without parameters.
+// plainType is the SQL type of a kind without parameters.
 func plainType(k record.Kind) string {
 	return map[record.Kind]string{
 		record.Bool: "boolean", record.Int8: "smallint", record.Int16: "smallint", record.Uint8: "smallint", record.Int32: "integer",
@@ -199,6 +199,7 @@ func sqlType(t record.Type, known knownTypes) string {
 			return "json"
 		}
 		return sqlType(*t.Elem, known) + "[]"
+	default:
+		return plainType(t.Kind)
 	}
-	return plainType(t.Kind)
 }

@@ -81,7 +81,7 @@ func (s *Sink) evolve(ctx context.Context, d *dataset, to *record.Schema) error 
 	}
 	script := append([]string{}, design.statements()[1:1+len(design.enums)]...)
 	script = append(script, fmt.Sprintf("ALTER TABLE %s %s", d.target, strings.Join(changes, ", ")))
-	if _, err := s.db.exec(ctx, "alter", strings.Join(script, ";\n")); err != nil {
+	if err := s.db.exec(ctx, "alter", strings.Join(script, ";\n")); err != nil {
 		return err
 	}
 	d.checked = 0 // the next write reads the catalogue again

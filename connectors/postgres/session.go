@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -20,18 +22,11 @@ type session struct {
 	env  connector.Env
 }
 
-// exec runs one or more statements and returns how many rows each of them touched.
-func (s *session) exec(ctx context.Context, op, sql string) ([]int64, error) {
+// exec runs one or more statements.
+func (s *session) exec(ctx context.Context, op, sql string) error {
 	s.env.Roundtrip(op)
-	results, err := s.conn.PgConn().Exec(ctx, sql).ReadAll()
-	if err != nil {
-		return nil, err //nolint:wrapcheck // callers say what was being done
-	}
-	counts := make([]int64, len(results))
-	for i, r := range results {
-		counts[i] = r.CommandTag.RowsAffected()
-	}
-	return counts, nil
+	_, err := s.conn.PgConn().Exec(ctx, sql).ReadAll()
+	return err //nolint:wrapcheck // callers say what was being done
 }
 
 // query runs statements of which the last one that returns a row returns one JSON value, and reads it. It reports whether there
@@ -42,11 +37,11 @@ func (s *session) query(ctx context.Context, op, sql string, into any) (bool, er
 	if err != nil {
 		return false, err //nolint:wrapcheck // callers say what was being done
 	}
-	for i := len(results) - 1; i >= 0; i-- {
-		if len(results[i].Rows) == 0 {
+	for _, r := range slices.Backward(results) {
+		if len(r.Rows) == 0 {
 			continue
 		}
-		value := results[i].Rows[0][0]
+		value := r.Rows[0][0]
 		if value == nil {
 			return false, nil
 		}
@@ -58,11 +53,38 @@ func (s *session) query(ctx context.Context, op, sql string, into any) (bool, er
 	return false, nil
 }
 
-// copyFrom runs statements of which the last one is a COPY … FROM STDIN, fed from r.
-func (s *session) copyFrom(ctx context.Context, op, sql string, r io.Reader) (int64, error) {
+// copyFrom runs statements of which the last one is a COPY … FROM STDIN, fed from r. When it returns, r is no longer read.
+func (s *session) copyFrom(ctx context.Context, op, sql string, r io.Reader) error {
 	s.env.Roundtrip(op)
-	tag, err := s.conn.PgConn().CopyFrom(ctx, r, sql)
-	return tag.RowsAffected(), err //nolint:wrapcheck // callers say what was being done
+	guarded := &guardedReader{r: r}
+	defer guarded.end()
+	_, err := s.conn.PgConn().CopyFrom(ctx, guarded, sql)
+	return err //nolint:wrapcheck // callers say what was being done
+}
+
+// guardedReader can be taken away from whoever reads it: where the connection is lost, the driver returns while its own goroutine
+// may still be reading.
+type guardedReader struct {
+	mu    sync.Mutex
+	r     io.Reader
+	ended bool
+}
+
+// Read implements io.Reader.
+func (g *guardedReader) Read(p []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ended {
+		return 0, io.ErrClosedPipe
+	}
+	return g.r.Read(p) //nolint:wrapcheck // io.EOF must stay
+}
+
+// end waits for a read that is under way; there is none after it.
+func (g *guardedReader) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ended = true
 }
 
 // serverError returns the server's own error in err's tree where the session goes on after it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -86,8 +87,8 @@ func (s *Sink) poison(ctx context.Context, err error) error {
 	if s.open && !s.db.conn.IsClosed() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
-		if _, err := s.db.exec(ctx, "rollback", "ROLLBACK"); err != nil { // Close ends it in any case
-			s.env.Log.DebugContext(ctx, "rolling back", "error", err)
+		if err := s.db.exec(ctx, "rollback", "ROLLBACK"); err != nil { // Close ends it in any case
+			s.env.Log.DebugContext(ctx, "rolling back", slog.Any("error", err))
 		}
 		s.open = false
 	}
@@ -148,7 +149,7 @@ func (s *Sink) begin(ctx context.Context) error {
 	if s.open {
 		return nil
 	}
-	if _, err := s.db.exec(ctx, "begin", beginSQL); err != nil {
+	if err := s.db.exec(ctx, "begin", beginSQL); err != nil {
 		return s.cfg.wrap("opening a transaction", err)
 	}
 	s.open, s.saved = true, false
@@ -166,8 +167,7 @@ func (s *Sink) Write(ctx context.Context, b *record.Batch) error {
 	}
 	bad, err := s.write(ctx, b)
 	if err != nil {
-		var known *connector.Error
-		if !errors.As(err, &known) {
+		if _, known := errors.AsType[*connector.Error](err); !known {
 			err = s.cfg.wrap("writing "+b.Schema.Dataset, err)
 		}
 		return s.poison(ctx, err)
@@ -184,7 +184,7 @@ func (s *Sink) write(ctx context.Context, b *record.Batch) (rejects, error) {
 		return nil, err
 	}
 	if b.Truncate {
-		if _, err := s.db.exec(ctx, "truncate", "TRUNCATE "+d.target.String()); err != nil {
+		if err := s.db.exec(ctx, "truncate", "TRUNCATE "+d.target.String()); err != nil {
 			return nil, err
 		}
 	}
@@ -286,11 +286,12 @@ func (s *Sink) create(ctx context.Context, schema *record.Schema, at relation) e
 	}
 	// Makers of the same table wait for each other; CREATE SCHEMA is left out where it exists, since it asks for a privilege.
 	lock := fmt.Sprintf("SELECT pg_advisory_xact_lock(%d, hashtext(%s))", setupLock, literal(at.String()))
-	if _, err := s.db.exec(ctx, "create", lock); err != nil {
+	if err := s.db.exec(ctx, "create", lock); err != nil {
 		return err
 	}
 	var exists bool
-	if _, err := s.db.query(ctx, "create", "SELECT to_json(to_regnamespace("+literal(ident(at.schema))+") IS NOT NULL)", &exists); err != nil {
+	asked := "SELECT to_json(to_regnamespace(" + literal(ident(at.schema)) + ") IS NOT NULL)"
+	if _, err := s.db.query(ctx, "create", asked, &exists); err != nil {
 		return err
 	}
 	if exists {
@@ -299,7 +300,7 @@ func (s *Sink) create(ctx context.Context, schema *record.Schema, at relation) e
 	if t, err := s.db.describe(ctx, at); err != nil || t != nil {
 		return err
 	}
-	_, err = s.db.exec(ctx, "create", sql)
+	err = s.db.exec(ctx, "create", sql)
 	return err
 }
 
@@ -328,7 +329,7 @@ func (s *Sink) commit(ctx context.Context, last string) error {
 	if err := s.begin(ctx); err != nil {
 		return s.poison(ctx, err)
 	}
-	_, err := s.db.exec(ctx, "commit", last+"; COMMIT")
+	err := s.db.exec(ctx, "commit", last+"; COMMIT")
 	if err == nil {
 		s.open = false
 		return nil
@@ -358,7 +359,7 @@ func (s *Sink) Close(ctx context.Context) error {
 	defer cancel()
 	// The server rolls back what is open. An error of the farewell changes nothing about that.
 	if err := s.db.conn.Close(ctx); err != nil {
-		s.env.Log.DebugContext(ctx, "closing the connection", "error", err)
+		s.env.Log.DebugContext(ctx, "closing the connection", slog.Any("error", err))
 	}
 	return nil
 }

@@ -100,7 +100,7 @@ func (l *changeLog) keep(col, row int) {
 	l.rows[row][col] = "null"
 }
 
-func (l *changeLog) batch(s *record.Schema, oldSchema *record.Schema) *record.Batch {
+func (l *changeLog) batch(s, oldSchema *record.Schema) *record.Batch {
 	b := connectortest.BatchOf(s, l.rows...)
 	b.Ops = l.ops
 	if l.moved {

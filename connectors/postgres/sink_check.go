@@ -122,7 +122,8 @@ func (s *Sink) Check(ctx context.Context) ([]connector.Probe, error) {
 		Table, Insert, Progress bool
 	}
 	at := place(s.cfg.Table, s.cfg.schema(), s.cfg.Table)
-	sql := fmt.Sprintf(`SELECT json_build_object('user', current_user, 'database', current_database(), 'version', current_setting('server_version'),
+	sql := fmt.Sprintf(`SELECT json_build_object('user', current_user, 'database', current_database(),
+'version', current_setting('server_version'),
 'number', current_setting('server_version_num')::int, 'readonly', current_setting('transaction_read_only')::bool,
 'create', has_database_privilege(current_database(), 'CREATE'),
 'schema', to_regnamespace(%[1]s) IS NOT NULL, 'inschema', coalesce(has_schema_privilege(to_regnamespace(%[1]s)::oid, 'CREATE'), false),

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/format/pgcopy"
@@ -32,12 +33,7 @@ type change struct {
 
 // partial reports whether the target holds some of the values.
 func (c *change) partial() bool {
-	for _, v := range c.values {
-		if v == ownValue {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(c.values, ownValue)
 }
 
 // value returns the row that has the value of a sent column.
@@ -124,7 +120,7 @@ func (c *compactor) before(i int, key string) (string, bool, error) {
 // nullKeyError is a key with a null in it: such rows can't be told apart.
 type nullKeyError struct{ column string }
 
-func (e nullKeyError) Error() string { return "a column of the key is null" }
+func (nullKeyError) Error() string { return "a column of the key is null" }
 
 // key returns a key's bytes.
 func (c *compactor) key(k keyImage) (string, error) {

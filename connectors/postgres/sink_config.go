@@ -18,9 +18,9 @@ const (
 type SinkConfig struct {
 	Connection
 
-	Schema string `leat:"schema" doc:"the schema of datasets whose names have no schema" example:"staging"`
-	Table  string `leat:"table" doc:"the table of the only dataset, whatever the dataset is called; name or schema.name" example:"staging.orders"`
-	Create string `leat:"create" enum:"auto|never" doc:"auto makes tables, schemas and columns that are missing; never is an error that shows the SQL"`
+	Schema string `leat:"schema" doc:"schema of datasets whose names have none" example:"staging"`
+	Table  string `leat:"table" doc:"table of a single dataset, whatever its name is" example:"staging.orders"`
+	Create string `leat:"create" enum:"auto|never" doc:"make what is missing (auto), or show the SQL for it (never)"`
 }
 
 // NewSink returns the default configuration of a sink.

@@ -50,7 +50,8 @@ type merge struct {
 
 // encodeMerge folds rows from to to and encodes the changes for the stage. Rows that can't be encoded are added to bad and the rest
 // is folded again without them, so that an earlier row of the same key still counts.
-func encodeMerge(d *dataset, b *record.Batch, from, to int, bad rejects, buf []byte) (*merge, error) {
+func encodeMerge(l load, from, to int, buf []byte) (*merge, error) {
+	d, b, bad := l.d, l.b, l.bad
 	c, err := newCompactor(d.plan, b)
 	if err != nil {
 		return nil, err
@@ -70,8 +71,7 @@ func encodeMerge(d *dataset, b *record.Batch, from, to int, bad rejects, buf []b
 		for i := range changes {
 			if err := m.add(&e, &changes[i]); err != nil {
 				row := changes[i].last
-				var value *pgcopy.ValueError
-				if errors.As(err, &value) {
+				if value, ok := errors.AsType[*pgcopy.ValueError](err); ok {
 					row = value.Row
 				}
 				bad.add(b, row, err)
@@ -111,8 +111,8 @@ func (m *merge) add(e *tupleEncoder, ch *change) error {
 }
 
 // applyMerge writes rows from to to by key, or fails as a whole.
-func (s *Sink) applyMerge(ctx context.Context, d *dataset, b *record.Batch, from, to int, bad rejects) error {
-	m, err := encodeMerge(d, b, from, to, bad, s.buf)
+func (s *Sink) applyMerge(ctx context.Context, l load, from, to int) error {
+	m, err := encodeMerge(l, from, to, s.buf)
 	if err != nil {
 		return err
 	}
@@ -120,13 +120,13 @@ func (s *Sink) applyMerge(ctx context.Context, d *dataset, b *record.Batch, from
 	if m.deletes+m.upserts+m.partial == 0 {
 		return nil
 	}
-	prefix := s.savepoint() + s.stageReady(d)
-	if _, err := s.db.copyFrom(ctx, "copy", prefix+m.st.copySQL(), bytes.NewReader(m.buf)); err != nil {
+	prefix := s.savepoint() + s.stageReady(l.d)
+	if err := s.db.copyFrom(ctx, "copy", prefix+m.st.copySQL(), bytes.NewReader(m.buf)); err != nil {
 		return err
 	}
-	d.stageFilled = true
+	l.d.stageFilled = true
 	if m.partial > 0 {
-		if err := s.applyPartial(ctx, m, b, bad); err != nil {
+		if err := s.applyPartial(ctx, m, l.b, l.bad); err != nil {
 			return err
 		}
 	}
@@ -140,7 +140,7 @@ func (s *Sink) applyMerge(ctx context.Context, d *dataset, b *record.Batch, from
 	if m.upserts > 0 {
 		script = append(script, m.st.upsertSQL())
 	}
-	_, err = s.db.exec(ctx, "merge", strings.Join(script, ";\n"))
+	err = s.db.exec(ctx, "merge", strings.Join(script, ";\n"))
 	return err
 }
 
@@ -168,6 +168,6 @@ func (s *Sink) applyPartial(ctx context.Context, m *merge, b *record.Batch, bad 
 	if len(script) == 0 {
 		return nil
 	}
-	_, err := s.db.exec(ctx, "merge", strings.Join(script, ";\n"))
+	err := s.db.exec(ctx, "merge", strings.Join(script, ";\n"))
 	return err
 }

@@ -110,10 +110,10 @@ func (s *Sink) setup(ctx context.Context) error {
 		sql = "CREATE SCHEMA leat;\n" + sql
 	}
 	if err == nil {
-		_, err = s.db.exec(ctx, "setup", sql)
+		err = s.db.exec(ctx, "setup", sql)
 	}
 	if err != nil && !s.db.conn.IsClosed() {
-		_, _ = s.db.exec(ctx, "rollback", "ROLLBACK") // the first error says why
+		_ = s.db.exec(ctx, "rollback", "ROLLBACK") // the first error says why
 	}
 	return err
 }
@@ -175,7 +175,7 @@ func (s *Sink) MarkSeeded(ctx context.Context, dataset string) error {
 	}
 	sql := fmt.Sprintf("UPDATE %s SET seeded = seeded || %s::text WHERE %s AND fence = %d AND NOT %s = ANY (seeded)",
 		progressTable, literal(dataset), s.lane.where(), s.lane.fence, literal(dataset))
-	if _, err := s.db.exec(ctx, "seeded", sql); err != nil {
+	if err := s.db.exec(ctx, "seeded", sql); err != nil {
 		return s.poison(ctx, s.cfg.wrap("marking "+dataset+" as seeded", err))
 	}
 	return nil

@@ -28,13 +28,13 @@ const maxShown = 100
 
 // add notes that row i was refused for what the batch itself holds.
 func (r rejects) add(b *record.Batch, i int, err error) {
-	reject := record.Reject{Dataset: b.Schema.Dataset, Key: b.KeyJSON(i), Class: "not_representable", Message: err.Error(), Raw: b.RowJSON(i)}
-	var value *pgcopy.ValueError
-	var null nullKeyError
-	switch {
-	case errors.As(err, &value):
+	reject := record.Reject{
+		Dataset: b.Schema.Dataset, Key: b.KeyJSON(i), Class: "not_representable", Message: err.Error(), Raw: b.RowJSON(i),
+	}
+	if value, ok := errors.AsType[*pgcopy.ValueError](err); ok {
 		reject.Column, reject.Value, reject.Message = value.Column, shown(value.Value), value.Err.Error()
-	case errors.As(err, &null):
+	}
+	if null, ok := errors.AsType[nullKeyError](err); ok {
 		reject.Column = null.column
 	}
 	r[i] = connector.RowError{Index: i, Reject: reject}
@@ -115,9 +115,11 @@ func (s *Sink) refuse(ctx context.Context, d *dataset, b *record.Batch, i int, e
 	}
 	if column == "" && e.ConstraintName != "" {
 		var columns []string
-		sql := fmt.Sprintf(`SELECT json_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = %[1]s::regclass AND a.attnum = ANY (coalesce(
-(SELECT conkey FROM pg_constraint WHERE conrelid = %[1]s::regclass AND conname = %[2]s),
-(SELECT i.indkey::int2[] FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = %[1]s::regclass AND c.relname = %[2]s)))`,
+		sql := fmt.Sprintf(`SELECT json_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a
+WHERE a.attrelid = %[1]s::regclass AND a.attnum = ANY (coalesce(
+	(SELECT conkey FROM pg_constraint WHERE conrelid = %[1]s::regclass AND conname = %[2]s),
+	(SELECT i.indkey::int2[] FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+		WHERE i.indrelid = %[1]s::regclass AND c.relname = %[2]s)))`,
 			literal(d.target.String()), literal(e.ConstraintName))
 		if _, err := s.db.query(ctx, "constraint", sql, &columns); err != nil {
 			return connector.RowError{}, fmt.Errorf("looking up constraint %q: %w", e.ConstraintName, err)

@@ -43,7 +43,8 @@ func (s *Sink) newShadow(at relation) shadow {
 // shadows lists the lane's shadows, of any run.
 func (s *Sink) shadows(ctx context.Context) ([]shadow, error) {
 	var found []struct{ Schema, Name, Note string }
-	sql := fmt.Sprintf(`SELECT json_agg(json_build_object('schema', n.nspname, 'name', c.relname, 'note', d.description) ORDER BY n.nspname, c.relname)
+	sql := fmt.Sprintf(`SELECT json_agg(json_build_object('schema', n.nspname, 'name', c.relname, 'note', d.description)
+	ORDER BY n.nspname, c.relname)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_description d ON d.objoid = c.oid AND d.classoid = 'pg_class'::regclass AND d.objsubid = 0
 WHERE c.relkind = 'r' AND starts_with(c.relname, %s)`, literal(shadowPrefix))
@@ -77,7 +78,7 @@ func (s *Sink) adoptShadows(ctx context.Context) error {
 			mine++
 			continue
 		}
-		if _, err := s.db.exec(ctx, "drop", "DROP TABLE IF EXISTS "+sh.at.String()); err != nil {
+		if err := s.db.exec(ctx, "drop", "DROP TABLE IF EXISTS "+sh.at.String()); err != nil {
 			return s.cfg.wrap("dropping the unfinished replacement "+sh.at.String(), err)
 		}
 	}
@@ -113,14 +114,14 @@ func (s *Sink) ensureShadow(ctx context.Context, d *dataset, schema *record.Sche
 		if err := s.create(ctx, schema, sh.at); err != nil {
 			return err
 		}
-	} else if _, err := s.db.exec(ctx, "create", fmt.Sprintf("CREATE TABLE %s (LIKE %s INCLUDING ALL)", sh.at, d.place)); err != nil {
+	} else if err := s.db.exec(ctx, "create", fmt.Sprintf("CREATE TABLE %s (LIKE %s INCLUDING ALL)", sh.at, d.place)); err != nil {
 		return err
 	}
 	note, err := json.Marshal(sh.note)
 	if err != nil {
 		return fmt.Errorf("writing the shadow's note: %w", err)
 	}
-	_, err = s.db.exec(ctx, "create", fmt.Sprintf("COMMENT ON TABLE %s IS %s", sh.at, literal(string(note))))
+	err = s.db.exec(ctx, "create", fmt.Sprintf("COMMENT ON TABLE %s IS %s", sh.at, literal(string(note))))
 	return err
 }
 
@@ -172,9 +173,10 @@ func (s *Sink) swap(ctx context.Context, sh shadow) error {
 			fmt.Sprintf("COMMENT ON TABLE %s IS NULL", at),
 		}
 		for _, k := range mustKeys(ctx, s, sh.at) {
-			script = append(script, fmt.Sprintf("ALTER INDEX %s RENAME TO %s", relation{schema: at.schema, name: k}, ident(shortName(at.name+"_pkey"))))
+			index := relation{schema: at.schema, name: k}
+			script = append(script, fmt.Sprintf("ALTER INDEX %s RENAME TO %s", index, ident(shortName(at.name+"_pkey"))))
 		}
-		_, err := s.db.exec(ctx, "swap", strings.Join(script, ";\n"))
+		err := s.db.exec(ctx, "swap", strings.Join(script, ";\n"))
 		return err
 	}
 	var free bool
@@ -220,7 +222,7 @@ FROM pg_class c WHERE c.oid = %s::regclass`, literal(at.String()))
 
 // rename drops the old table and gives its name, the names of its indexes, its comment and its grants to the shadow.
 func (s *Sink) rename(ctx context.Context, sh shadow, at relation, old *table) error {
-	if _, err := s.db.exec(ctx, "swap", fmt.Sprintf("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", at)); err != nil {
+	if err := s.db.exec(ctx, "swap", fmt.Sprintf("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", at)); err != nil {
 		return err
 	}
 	var after []string
@@ -250,7 +252,7 @@ SELECT json_agg(stmt) FROM (
 		fmt.Sprintf("ALTER TABLE %s RENAME TO %s", sh.at, ident(at.name)),
 		fmt.Sprintf("COMMENT ON TABLE %s IS %s", at, comment),
 	}, after...)
-	_, err := s.db.exec(ctx, "swap", strings.Join(script, ";\n"))
+	err := s.db.exec(ctx, "swap", strings.Join(script, ";\n"))
 	return err
 }
 
@@ -282,7 +284,8 @@ func (s *Sink) refill(ctx context.Context, sh shadow, at relation, old *table) e
 		}
 	}
 	var referenced bool
-	refs := fmt.Sprintf("SELECT to_json(EXISTS (SELECT FROM pg_constraint WHERE contype = 'f' AND confrelid = %s::regclass))", literal(at.String()))
+	refs := fmt.Sprintf("SELECT to_json(EXISTS (SELECT FROM pg_constraint WHERE contype = 'f' AND confrelid = %s::regclass))",
+		literal(at.String()))
 	if _, err := s.db.query(ctx, "swap", refs, &referenced); err != nil {
 		return err
 	}
@@ -309,6 +312,6 @@ func (s *Sink) refill(ctx context.Context, sh shadow, at relation, old *table) e
 			fmt.Sprintf("%s ON CONFLICT (%s) DO %s", insert, idents(key), action),
 		}
 	}
-	_, err := s.db.exec(ctx, "swap", strings.Join(append(script, "DROP TABLE "+sh.at.String()), ";\n"))
+	err := s.db.exec(ctx, "swap", strings.Join(append(script, "DROP TABLE "+sh.at.String()), ";\n"))
 	return err
 }

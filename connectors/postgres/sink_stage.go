@@ -97,7 +97,8 @@ func (s *stage) updateSQL(op int, own []bool) string {
 		k := s.p.key[0]
 		sets = []string{ident(s.column(k)) + " = t." + ident(s.column(k))}
 	}
-	return fmt.Sprintf("UPDATE %s t SET %s FROM %s s WHERE s._op = %d AND %s", s.into, strings.Join(sets, ", "), s.name, op, s.match(true))
+	return fmt.Sprintf("UPDATE %s t SET %s FROM %s s WHERE s._op = %d AND %s",
+		s.into, strings.Join(sets, ", "), s.name, op, s.match(true))
 }
 
 // fillSQL reads into the stage what rows that moved left behind under their old key.
@@ -108,7 +109,8 @@ func (s *stage) fillSQL(fill int, own []bool) string {
 			sets = append(sets, fmt.Sprintf("c%d = t.%s::%s", col, ident(s.column(col)), s.p.fits[col].wireType))
 		}
 	}
-	return fmt.Sprintf("UPDATE %s s SET %s FROM %s t WHERE s._fill = %d AND %s", s.name, strings.Join(sets, ", "), s.into, fill, s.match(false))
+	return fmt.Sprintf("UPDATE %s s SET %s FROM %s t WHERE s._fill = %d AND %s",
+		s.name, strings.Join(sets, ", "), s.into, fill, s.match(false))
 }
 
 // missingSQL lists the batch's rows of which the target holds no part.

@@ -80,8 +80,7 @@ func (r *rowsReader) fill() error {
 		}
 		var err error
 		if r.buf, err = r.rows.AppendRow(r.buf, i); err != nil {
-			var value *pgcopy.ValueError
-			if !errors.As(err, &value) {
+			if _, ok := errors.AsType[*pgcopy.ValueError](err); !ok {
 				return err //nolint:wrapcheck // read by applyCopy alone
 			}
 			r.bad.add(r.b, i, err)
@@ -95,7 +94,8 @@ func (r *rowsReader) fill() error {
 }
 
 // applyCopy appends rows from to to, or fails as a whole.
-func (s *Sink) applyCopy(ctx context.Context, d *dataset, b *record.Batch, from, to int, bad rejects) error {
+func (s *Sink) applyCopy(ctx context.Context, l load, from, to int) error {
+	d, b, bad := l.d, l.b, l.bad
 	rows, err := d.plan.enc.Bind(d.plan.pick(b.Rows))
 	if err != nil {
 		return fmt.Errorf("reading the rows: %w", err)
@@ -103,12 +103,13 @@ func (s *Sink) applyCopy(ctx context.Context, d *dataset, b *record.Batch, from,
 	r := &rowsReader{rows: rows, b: b, at: from, to: to, bad: bad, buf: s.buf[:0]}
 	defer func() { s.buf = r.buf }()
 	sql := fmt.Sprintf("%sCOPY %s (%s) FROM STDIN (FORMAT binary)", s.savepoint(), d.target, idents(d.plan.names()))
-	_, err = s.db.copyFrom(ctx, "copy", sql, r)
+	err = s.db.copyFrom(ctx, "copy", sql, r)
 	return err
 }
 
 // applyStaged appends rows from to to through the stage, where the server casts them, or fails as a whole.
-func (s *Sink) applyStaged(ctx context.Context, d *dataset, b *record.Batch, from, to int, bad rejects) error {
+func (s *Sink) applyStaged(ctx context.Context, l load, from, to int) error {
+	d, b, bad := l.d, l.b, l.bad
 	rows, err := d.plan.enc.Bind(d.plan.pick(b.Rows))
 	if err != nil {
 		return fmt.Errorf("reading the rows: %w", err)
@@ -125,22 +126,30 @@ func (s *Sink) applyStaged(ctx context.Context, d *dataset, b *record.Batch, fro
 	}
 	s.buf = pgcopy.AppendTrailer(s.buf)
 	sql := s.savepoint() + s.stageReady(d) + d.stage.copySQL()
-	if _, err := s.db.copyFrom(ctx, "copy", sql, bytes.NewReader(s.buf)); err != nil {
+	if err := s.db.copyFrom(ctx, "copy", sql, bytes.NewReader(s.buf)); err != nil {
 		return err
 	}
 	d.stageFilled = true
-	_, err = s.db.exec(ctx, "insert", d.stage.appendSQL())
+	err = s.db.exec(ctx, "insert", d.stage.appendSQL())
 	return err
 }
 
+// load is a batch on its way into its dataset's table.
+type load struct {
+	d   *dataset
+	b   *record.Batch
+	bad rejects // what was refused so far
+}
+
 // attempt writes a run of rows as a whole or not at all.
-type attempt func(ctx context.Context, d *dataset, b *record.Batch, from, to int, bad rejects) error
+type attempt func(ctx context.Context, l load, from, to int) error
 
 // isolate writes rows from to to; where the server refuses one, it finds it and writes the others. lines: the number that a COPY's
 // error gives counts the batch's own rows.
-func (s *Sink) isolate(ctx context.Context, d *dataset, b *record.Batch, span span, bad rejects) error {
+func (s *Sink) isolate(ctx context.Context, l load, span span) error {
+	d, b, bad := l.d, l.b, l.bad
 	for !span.empty() {
-		err := span.try(ctx, d, b, span.from, span.to, bad)
+		err := span.try(ctx, l, span.from, span.to)
 		if err == nil {
 			return nil
 		}
@@ -148,7 +157,7 @@ func (s *Sink) isolate(ctx context.Context, d *dataset, b *record.Batch, span sp
 		if !ok {
 			return err
 		}
-		if _, err := s.db.exec(ctx, "rollback", "ROLLBACK TO SAVEPOINT "+savepointName); err != nil {
+		if err := s.db.exec(ctx, "rollback", "ROLLBACK TO SAVEPOINT "+savepointName); err != nil {
 			return err
 		}
 		d.stageFilled, d.stageTxn = true, 0 // nobody knows: it is made and emptied again
@@ -171,7 +180,7 @@ func (s *Sink) isolate(ctx context.Context, d *dataset, b *record.Batch, span sp
 		} else {
 			first.to, span.from = row, row+1
 		}
-		if err := s.isolate(ctx, d, b, first, bad); err != nil {
+		if err := s.isolate(ctx, l, first); err != nil {
 			return err
 		}
 		if row >= 0 {
@@ -208,13 +217,14 @@ func nthRow(from, to, n int, skipped rejects) int {
 // writeRows chooses the way for a batch, and returns the rows that were refused.
 func (s *Sink) writeRows(ctx context.Context, d *dataset, b *record.Batch) (rejects, error) {
 	bad := rejects{}
+	l := load{d: d, b: b, bad: bad}
 	all := span{to: b.NumRows()}
 	switch {
 	case s.start.Mode == connector.Upsert || b.Ops != nil && !onlyInserts(b):
 		if s.start.Mode == connector.Append {
 			return nil, &connector.Error{
-				Class: connector.ClassConfig, Code: "postgres.append", Doing: "appending to " + d.target.String(), Dataset: b.Schema.Dataset,
-				Err: errors.New("the batch has updates or deletes"), Hint: "use --mode upsert",
+				Class: connector.ClassConfig, Code: "postgres.append", Dataset: b.Schema.Dataset,
+				Doing: "appending to " + d.target.String(), Err: errors.New("the batch has updates or deletes"), Hint: "use --mode upsert",
 			}
 		}
 		if err := d.plan.mergeable(); err != nil {
@@ -222,20 +232,20 @@ func (s *Sink) writeRows(ctx context.Context, d *dataset, b *record.Batch) (reje
 		}
 		all.try = s.applyMerge
 		if !d.plan.bytewise {
-			return bad, s.oneByOne(ctx, d, b, bad)
+			return bad, s.oneByOne(ctx, l)
 		}
 	case d.plan.direct:
 		all.try, all.lines = s.applyCopy, true
 	default:
 		all.try = s.applyStaged
 	}
-	return bad, s.isolate(ctx, d, b, all, bad)
+	return bad, s.isolate(ctx, l, all)
 }
 
 // oneByOne writes each row on its own, where only the server can tell which keys are equal (1.0 and 1.00, A and a).
-func (s *Sink) oneByOne(ctx context.Context, d *dataset, b *record.Batch, bad rejects) error {
-	for i := range b.NumRows() {
-		if err := s.isolate(ctx, d, b, span{from: i, to: i + 1, try: s.applyMerge}, bad); err != nil {
+func (s *Sink) oneByOne(ctx context.Context, l load) error {
+	for i := range l.b.NumRows() {
+		if err := s.isolate(ctx, l, span{from: i, to: i + 1, try: s.applyMerge}); err != nil {
 			return err
 		}
 	}
