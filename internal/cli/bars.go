@@ -112,7 +112,7 @@ func barLine(d datasetView, width int) string {
 	if d.Done >= 0 && d.Done < 1 {
 		s += fmt.Sprintf("  %3.0f%%", d.Done*100)
 	}
-	if d.Left >= 0 {
+	if d.Left >= time.Second {
 		s += "  ETA " + shortDuration(d.Left)
 	}
 	if d.SetAside > 0 {
