@@ -41,7 +41,7 @@ gates:
 	@unformatted=$$(gofmt -l .); \
 	if [[ -n $$unformatted ]]; then echo "gofmt these files:" $$unformatted >&2; exit 1; fi
 	go vet ./...
-	go run ./dev/clauses -quiet
+	go run ./dev/clauses -quiet -strict
 
 ## lint: golangci-lint, with the formatters and the import rules of .golangci.yml
 .PHONY: lint

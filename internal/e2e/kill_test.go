@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,14 +29,36 @@ const (
 	kills    = 25
 )
 
-// buildLeat builds the real binary; DuckDB is left out, which the tests with it do not need.
-func buildLeat(t *testing.T) string {
-	t.Helper()
-	bin := filepath.Join(t.TempDir(), "leat")
+// binDir is where the binary goes; TestMain makes and removes it.
+var binDir string
+
+// built is the real binary, built once for all tests; DuckDB is left out, which the tests with it do not need.
+var built = sync.OnceValues(func() (string, error) {
+	bin := filepath.Join(binDir, "leat")
 	cmd := exec.Command("go", "build", "-o", bin, "github.com/leatdata/leat/cmd/leat")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building leat: %v\n%s", err, out)
+		return "", fmt.Errorf("building leat: %w\n%s", err, out)
+	}
+	return bin, nil
+})
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "leat-e2e-")
+	if err != nil {
+		panic(err)
+	}
+	binDir = dir
+	code := m.Run()
+	os.RemoveAll(dir) //nolint:errcheck // a temporary folder
+	os.Exit(code)
+}
+
+func buildLeat(t *testing.T) string {
+	t.Helper()
+	bin, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return bin
 }
