@@ -38,7 +38,8 @@ type output struct {
 	done      bool
 }
 
-const writeBuffer = 256 << 10
+// writeBuffer collects small writes; the text formats write pieces of at least its size, which go past it.
+const writeBuffer = 64 << 10
 
 // target is where the file of a dataset appears.
 func (s *sink) target(name string) string {

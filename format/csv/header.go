@@ -65,8 +65,8 @@ func (s *scanner) header(hasHeader bool, given []string) ([]string, error) {
 	case s.invalid() >= 0:
 		return nil, s.notUTF8()
 	}
-	for i, f := range s.fields {
-		names[i] = string(s.value(f))
+	for i := range s.fields {
+		names[i] = string(s.value(&s.fields[i]))
 	}
 	s.consume()
 	return Rename(names), nil

@@ -146,8 +146,8 @@ func (i *Inference) row(r *Reader, to []int) {
 		return
 	}
 	i.rows++
-	for c, f := range r.s.fields {
-		seen := &i.seen[to[c]]
+	for c := range r.s.fields {
+		f, seen := &r.s.fields[c], &i.seen[to[c]]
 		if *seen&asAny == 0 || (!f.quoted && r.isNull(f)) {
 			continue
 		}

@@ -249,8 +249,9 @@ func (r *Reader) row(n int) (bool, error) {
 		return false, r.ragged()
 	}
 	bad := false
-	for i, f := range r.s.fields {
-		to := r.to[i]
+	line := r.s.row()
+	for i := range r.s.fields {
+		f, to := &r.s.fields[i], r.to[i]
 		if to < 0 {
 			continue
 		}
@@ -259,7 +260,10 @@ func (r *Reader) row(n int) (bool, error) {
 			c.Null()
 			continue
 		}
-		b := r.s.value(f)
+		b := line[f.start:f.end]
+		if f.escaped {
+			b = r.s.value(f)
+		}
 		if c.Kind == column.Text {
 			c.Bytes(b)
 			continue
@@ -277,7 +281,7 @@ func (r *Reader) row(n int) (bool, error) {
 	return true, nil
 }
 
-func (r *Reader) isNull(f field) bool {
+func (r *Reader) isNull(f *field) bool {
 	if f.start == f.end {
 		return r.bareNo
 	}
@@ -316,7 +320,7 @@ func shown(b []byte) string {
 	return string(b)
 }
 
-func (r *Reader) rejectValue(col int, f field, value []byte, why error) {
+func (r *Reader) rejectValue(col int, f *field, value []byte, why error) {
 	name := r.schema.Columns.Field(col).Name
 	message := fmt.Sprintf("expected %s: %v", r.cols[col].Type, why)
 	if !r.lax[col] {

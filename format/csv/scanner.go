@@ -30,6 +30,7 @@ type scanner struct {
 	size      int   // of the row with its line end
 	rowLines  int64 // line ends in the row
 	open      bool  // the row ended with the input, not with a line end
+	quotes    bool  // the row has a quoted field
 	problem   string
 	problemAt int
 	skipBlank bool
@@ -78,7 +79,7 @@ func (s *scanner) next() (bool, error) {
 		}
 		switch {
 		case s.skipBlank && (s.Buf[s.Pos] == '\n' || s.Buf[s.Pos] == '\r'):
-			s.fields = s.fields[:0]
+			s.fields, s.quotes = s.fields[:0], false
 			s.lineEnd(0)
 		case s.d.comment != "" && s.comment():
 		default:
@@ -102,6 +103,7 @@ func (s *scanner) comment() bool {
 	for {
 		rest := s.Buf[s.Pos+p : s.End]
 		if i := bytes.IndexAny(rest, "\r\n"); i >= 0 {
+			s.quotes = false
 			s.lineEnd(p + i)
 			return true
 		}
@@ -115,7 +117,7 @@ func (s *scanner) comment() bool {
 
 // lineEnd ends the row with the line end at p.
 func (s *scanner) lineEnd(p int) {
-	s.size, s.rowLines = p+1, s.rowLinesInside()+1
+	s.size, s.rowLines = p+1, s.rowLinesInside(p)+1
 	if s.Buf[s.Pos+p] == '\n' {
 		return
 	}
@@ -127,14 +129,12 @@ func (s *scanner) lineEnd(p int) {
 	}
 }
 
-// rowLinesInside counts the line ends in quoted fields.
-func (s *scanner) rowLinesInside() (n int64) {
-	for _, f := range s.fields {
-		if f.quoted {
-			n += countLines(s.Buf[s.Pos+f.start : s.Pos+f.end])
-		}
+// rowLinesInside counts the line ends in quoted fields of the row up to p.
+func (s *scanner) rowLinesInside(p int) int64 {
+	if !s.quotes {
+		return 0
 	}
-	return n
+	return countLines(s.Buf[s.Pos : s.Pos+p])
 }
 
 // countLines counts LF, CRLF and CR.
@@ -154,15 +154,19 @@ func countLines(b []byte) int64 {
 
 // scan reads the fields of a row that has at least one byte.
 func (s *scanner) scan() (bool, error) {
-	s.fields, s.problem, s.open = s.fields[:0], "", false
+	s.fields, s.problem, s.open, s.quotes = s.fields[:0], "", false, false
 	p := 0
 	for {
-		var ok bool
+		end, ok := 0, false
+		if p, end, ok = s.bareFields(p); ok {
+			s.lineEnd(end)
+			return true, nil
+		}
 		if p, ok = s.field(p); !ok {
 			return false, s.fault()
 		}
 		if s.Pos+p == s.End { // the input ends with the row
-			s.size, s.rowLines, s.open = p, s.rowLinesInside(), true
+			s.size, s.rowLines, s.open = p, s.rowLinesInside(p), true
 			return true, nil
 		}
 		if c := s.Buf[s.Pos+p]; c == '\n' || c == '\r' {
@@ -171,6 +175,33 @@ func (s *scanner) scan() (bool, error) {
 		}
 		p += len(s.d.delimiter)
 	}
+}
+
+// bareFields is the hot path: it reads fields from p on that have no quotes and stand in the buffer as a whole, as most do. It returns
+// where the line ends, or false and the field that is something else.
+func (s *scanner) bareFields(p int) (next, end int, ok bool) {
+	if len(s.d.delimiter) != 1 {
+		return p, 0, false
+	}
+	b, fields, delimiter := s.Buf[s.Pos:s.End], s.fields, s.d.delimiter[0]
+	for p < len(b) && (b[p] != s.d.quote || s.d.quote == 0) {
+		start := p
+		for p < len(b) && !s.stop[b[p]] {
+			p++
+		}
+		if p == len(b) {
+			p = start
+			break
+		}
+		fields = append(fields, field{start: start, end: p})
+		if b[p] != delimiter {
+			s.fields = fields
+			return p, p, true
+		}
+		p++
+	}
+	s.fields = fields
+	return p, 0, false
 }
 
 // field reads the field at p and returns where it ends: at a delimiter, a line end or the end of the input.
@@ -227,7 +258,7 @@ func (s *scanner) bare(p int) (int, bool) {
 
 // quoted reads a field whose opening quote is at p; next is behind the closing one.
 func (s *scanner) quoted(p int) (f field, next int, ok bool) {
-	f = field{start: p + 1, quoted: true}
+	f, s.quotes = field{start: p + 1, quoted: true}, true
 	opened := p
 	p++
 	for {
@@ -284,7 +315,7 @@ func (s *scanner) indexQuote(b []byte) int {
 }
 
 func (s *scanner) unclosed(opened int) {
-	line := s.line() + s.rowLinesInside()
+	line := s.line() + s.rowLinesInside(opened)
 	s.Err = &connector.Error{
 		Class: connector.ClassPermanent, Code: codeUnclosed,
 		Err:  fmt.Errorf("line %d (byte %d): the quote that opens here is never closed", line, s.Offset()+int64(opened)),
@@ -301,7 +332,7 @@ func (s *scanner) failure(code string, err error, hint string) error {
 }
 
 // value returns the text of a field. It is valid until the next call that scans or unescapes.
-func (s *scanner) value(f field) []byte {
+func (s *scanner) value(f *field) []byte {
 	b := s.Buf[s.Pos+f.start : s.Pos+f.end]
 	if !f.escaped {
 		return b

@@ -19,7 +19,6 @@ type target struct {
 	*column.Column
 
 	name     string
-	quoted   []byte // the key as it most often stands in a line
 	declared bool
 	trial    array.Builder // of nested types: a value is tried there first, as a failed one spoils its builder
 	slot     span
@@ -31,7 +30,7 @@ func newTarget(f arrow.Field, declared bool) (*target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("column %q: %w", f.Name, err)
 	}
-	t := &target{Column: c, name: f.Name, quoted: record.AppendJSONString(nil, f.Name), declared: declared}
+	t := &target{Column: c, name: f.Name, declared: declared}
 	if c.Type.Nested() {
 		t.trial = array.NewBuilder(memory.DefaultAllocator, f.Type)
 	}

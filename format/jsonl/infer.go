@@ -1,6 +1,7 @@
 package jsonl
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"maps"
@@ -22,8 +23,11 @@ type InferOptions struct {
 
 // Inference looks at inputs of one dataset and decides their columns over all of them.
 type Inference struct {
-	o    InferOptions
-	root shape
+	o       InferOptions
+	root    shape
+	guess   [][]byte // the keys as they probably come
+	members [][2]span
+	scratch []byte
 }
 
 // NewInference returns an inference that has seen nothing.
@@ -74,11 +78,27 @@ func eofIsFine(err error) error {
 	return err
 }
 
-// line looks at a line, twice, so that one with a mistake at its end leaves no trace.
+// line looks at a line, first at its syntax, so that one with a mistake at its end leaves no trace.
 func (i *Inference) line(b []byte) {
-	check := lexer{b: b}
-	if check.line(func(span, span) bool { return true }) {
-		i.root.see(b)
+	i.members = i.members[:0]
+	check := lexer{b: b, guess: i.guess}
+	if !check.line(func(key, v span) bool {
+		i.members = append(i.members, [2]span{key, v})
+		return true
+	}) {
+		return
+	}
+	i.root.begin()
+	for _, m := range i.members {
+		i.root.member(b, m[0], m[1], &i.scratch)
+	}
+	i.root.end()
+	for _, n := range i.root.names[len(i.guess):] {
+		key := record.AppendJSONString(nil, n)
+		if bytes.IndexByte(key, '\\') >= 0 {
+			key = nil
+		}
+		i.guess = append(i.guess, key)
 	}
 }
 
@@ -140,63 +160,67 @@ type shape struct {
 	elem   *shape
 
 	objects int64
+	count   int // members of the current object so far
 }
 
-// see looks at a document that is valid JSON.
-func (s *shape) see(b []byte) {
-	l := lexer{b: b}
-	l.space()
-	from := l.p
-	v, _ := l.value()
-	b = b[from:l.p]
-	switch v.kind {
+// see looks at a value that is valid JSON.
+func (s *shape) see(b []byte, k kind) {
+	switch k {
 	case null:
 	case truth:
 		s.traits |= sawTruth
 	case number:
 		s.number(b)
 	case text, escaped:
-		s.text(b, v.kind)
+		s.text(b, k)
 	case list:
 		s.traits |= sawList
 		if s.elem == nil {
 			s.elem = &shape{}
 		}
 		inner := lexer{b: b}
-		inner.list(func(e span) bool { s.elem.see(b[e.start:e.end]); return true })
+		inner.list(func(e span) bool { s.elem.see(b[e.start:e.end], e.kind); return true })
 	case object:
-		s.object(b)
+		var scratch []byte
+		s.begin()
+		inner := lexer{b: b}
+		inner.object(func(key, v span) bool { s.member(b, key, v, &scratch); return true })
+		s.end()
 	}
 }
 
-func (s *shape) object(b []byte) {
+// begin begins an object.
+func (s *shape) begin() {
 	s.traits |= sawObject
 	if s.fields == nil {
 		s.fields = map[string]*shape{}
 	}
 	s.objects++
-	var scratch []byte
-	count := 0
-	l := lexer{b: b}
-	l.object(func(key, v span) bool {
-		name := textOf(b[key.start:key.end], key.kind, &scratch)
-		f := s.fields[string(name)]
-		if f == nil {
-			f = &shape{}
-			s.fields[string(name)] = f
-			s.names = append(s.names, string(name))
-			if s.objects > 1 {
-				s.traits |= notAlike
-			}
-		}
-		if count >= len(s.names) || s.names[count] != string(name) {
+	s.count = 0
+}
+
+// member looks at a member of an object in b.
+func (s *shape) member(b []byte, key, v span, scratch *[]byte) {
+	name := textOf(b[key.start:key.end], key.kind, scratch)
+	f := s.fields[string(name)]
+	if f == nil {
+		f = &shape{}
+		s.fields[string(name)] = f
+		s.names = append(s.names, string(name))
+		if s.objects > 1 {
 			s.traits |= notAlike
 		}
-		count++
-		f.see(b[v.start:v.end])
-		return true
-	})
-	if count != len(s.names) {
+	}
+	if s.count >= len(s.names) || s.names[s.count] != string(name) {
+		s.traits |= notAlike
+	}
+	s.count++
+	f.see(b[v.start:v.end], v.kind)
+}
+
+// end ends an object.
+func (s *shape) end() {
+	if s.count != len(s.names) {
 		s.traits |= notAlike
 	}
 }

@@ -35,6 +35,10 @@ type lexer struct {
 	p     int
 	depth int
 	fault string // what is wrong, at p
+
+	guess   [][]byte // the keys of the outermost object as they probably come; nil: an unlikely one
+	next    int      // the one that is expected
+	guessed bool     // the last key was it
 }
 
 func (l *lexer) fail(what string) bool {
@@ -45,6 +49,12 @@ func (l *lexer) fail(what string) bool {
 }
 
 func (l *lexer) space() {
+	if l.p < len(l.b) && l.b[l.p] <= ' ' {
+		l.spaces()
+	}
+}
+
+func (l *lexer) spaces() {
 	for l.p < len(l.b) {
 		switch l.b[l.p] {
 		case ' ', '\t', '\r', '\n':
@@ -238,6 +248,12 @@ func (l *lexer) object(each func(key, v span) bool) bool {
 
 // key goes over a key, the colon and blanks.
 func (l *lexer) key() (k span, ok bool) {
+	if l.guessed = l.depth == 1 && l.expected(); l.guessed {
+		k = span{start: l.p, end: l.p + len(l.guess[l.next-1]), kind: text}
+		l.p = k.end + 1
+		l.space()
+		return k, true
+	}
 	if l.p == len(l.b) || l.b[l.p] != '"' {
 		return k, l.fail("want a key in quotes")
 	}
@@ -252,6 +268,19 @@ func (l *lexer) key() (k span, ok bool) {
 	}
 	l.space()
 	return k, true
+}
+
+// expected reports whether the key that is expected, and a colon, come next; then it expects the one behind it.
+func (l *lexer) expected() bool {
+	if l.next >= len(l.guess) {
+		return false
+	}
+	key := l.guess[l.next]
+	if key == nil || len(l.b)-l.p <= len(key) || l.b[l.p+len(key)] != ':' || string(l.b[l.p:l.p+len(key)]) != string(key) {
+		return false
+	}
+	l.next++
+	return true
 }
 
 // list goes over an array and calls each for its elements.

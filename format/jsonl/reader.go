@@ -41,8 +41,8 @@ type Reader struct {
 	late    []arrow.Field // columns that the row under way adds
 	scratch []byte
 	keyText []byte
-	hint    int   // the column that the next key probably is
-	turn    int64 // counts looks at lines, so that a column knows whether its slot is of this one
+	guess   [][]byte // the keys of the columns as they most often stand in a line
+	turn    int64    // counts looks at lines, so that a column knows whether its slot is of this one
 	twice   string
 	lex     lexer
 	member  func(key, v span) bool
@@ -75,6 +75,11 @@ func (r *Reader) add(f arrow.Field) error {
 	}
 	r.index[f.Name] = len(r.cols)
 	r.cols = append(r.cols, t)
+	key := record.AppendJSONString(nil, f.Name)
+	if bytes.IndexByte(key, '\\') >= 0 {
+		key = nil
+	}
+	r.guess = append(r.guess, key)
 	return nil
 }
 
@@ -235,8 +240,8 @@ func (r *Reader) row(n int) bool {
 		})
 		return false
 	}
-	r.lex = lexer{b: bytes.TrimRight(line, "\r\n")}
-	r.late, r.twice, r.hint = nil, "", 0
+	r.lex = lexer{b: trim(line), guess: r.guess}
+	r.late, r.twice = nil, ""
 	r.turn++
 	if !r.lex.line(r.member) {
 		r.reject(record.Reject{Offset: r.l.Offset() + int64(r.lex.p), Class: "bad_syntax", Message: r.lex.fault})
@@ -289,15 +294,22 @@ func (r *Reader) keep(key, v span) bool {
 
 // find looks a key up; keys mostly come in the order of the columns.
 func (r *Reader) find(key []byte, k kind) (int, bool) {
-	if r.hint < len(r.cols) && string(r.cols[r.hint].quoted) == string(key) {
-		r.hint++
-		return r.hint - 1, true
+	if r.lex.guessed {
+		return r.lex.next - 1, true
 	}
 	i, ok := r.index[string(textOf(key, k, &r.keyText))]
 	if ok {
-		r.hint = i + 1
+		r.lex.next = i + 1
 	}
 	return i, ok
+}
+
+// trim takes the line end away.
+func trim(b []byte) []byte {
+	for len(b) > 0 && (b[len(b)-1] == '\n' || b[len(b)-1] == '\r') {
+		b = b[:len(b)-1]
+	}
+	return b
 }
 
 // values appends what was kept of the line.

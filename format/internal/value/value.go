@@ -22,6 +22,7 @@ const (
 	float64s
 	bools
 	dates
+	timestamps
 )
 
 // Printer prints the values of one column of a batch.
@@ -32,6 +33,8 @@ type Printer struct {
 	ints    []int64
 	floats  []float64
 	days    []arrow.Date32
+	micros  []arrow.Timestamp
+	zoned   bool
 	bits    *array.Boolean
 	offsets []int32
 	data    []byte
@@ -50,6 +53,10 @@ func Bind(arr arrow.Array) Printer {
 		p.kind, p.floats = float64s, a.Float64Values()
 	case *array.Date32:
 		p.kind, p.days = dates, a.Date32Values()
+	case *array.Timestamp:
+		if dt, ok := a.DataType().(*arrow.TimestampType); ok && dt.Unit == arrow.Microsecond {
+			p.kind, p.micros, p.zoned = timestamps, a.TimestampValues(), dt.TimeZone != ""
+		}
 	case *array.Boolean:
 		p.kind, p.bits = bools, a
 	case array.ExtensionArray:
@@ -109,6 +116,8 @@ func (p *Printer) Text(dst []byte, i int) []byte {
 		return strconv.AppendBool(dst, p.bits.Value(i))
 	case dates:
 		return Date(dst, int64(p.days[i]))
+	case timestamps:
+		return Timestamp(dst, int64(p.micros[i]), p.zoned)
 	default:
 		return record.AppendText(dst, p.arr, i)
 	}
@@ -139,6 +148,8 @@ func (p *Printer) JSON(dst []byte, i int) []byte {
 		return strconv.AppendBool(dst, p.bits.Value(i))
 	case dates:
 		return append(Date(append(dst, '"'), int64(p.days[i])), '"')
+	case timestamps:
+		return append(Timestamp(append(dst, '"'), int64(p.micros[i]), p.zoned), '"')
 	default:
 		return line(record.AppendJSON(dst, p.arr, i), len(dst))
 	}
@@ -158,31 +169,35 @@ func line(dst []byte, from int) []byte {
 	return dst
 }
 
-// maxCents bounds the numbers that Float prints by whole cents: a float64 holds every cent below it, and 15 digits are exact.
-const maxCents = 1e13
+// maxMillionths bounds the numbers that Float prints as whole millionths: up to there they have at most 15 digits.
+const maxMillionths = 1e9
 
-// Float appends what record.AppendFloat appends for 64 bits. Numbers of at most two digits behind the point, which are most, are
-// printed as integers: a decimal of up to 15 digits that is nearest to the float is its shortest form.
+const million = 1_000_000
+
+// Float appends what record.AppendFloat appends for 64 bits. Numbers of at most six digits behind the point, which are most, are printed
+// as integers: a decimal of up to 15 digits that is nearest to the float is its shortest form.
 func Float(dst []byte, f float64) []byte {
-	if f == 0 || !(f > -maxCents && f < maxCents) {
+	if f == 0 || !(f > -maxMillionths && f < maxMillionths) {
 		return record.AppendFloat(dst, f, 64)
 	}
-	cents := int64(math.Round(f * 100))
-	if float64(cents)/100 != f {
+	v := int64(math.Round(f * million))
+	if v == 0 || float64(v)/million != f {
 		return record.AppendFloat(dst, f, 64)
 	}
-	if cents < 0 {
-		dst, cents = append(dst, '-'), -cents
+	if v < 0 {
+		dst, v = append(dst, '-'), -v
 	}
-	dst = strconv.AppendInt(dst, cents/100, 10)
-	switch rest := byte(cents % 100); {
-	case rest == 0:
+	dst = strconv.AppendInt(dst, v/million, 10)
+	rest := v % million
+	if rest == 0 {
 		return dst
-	case rest%10 == 0:
-		return append(dst, '.', '0'+rest/10)
-	default:
-		return append(dst, '.', '0'+rest/10, '0'+rest%10)
 	}
+	dst = append(dst, '.', byte('0'+rest/100_000), byte('0'+rest/10_000%10), byte('0'+rest/1_000%10), byte('0'+rest/100%10), byte('0'+rest/10%10),
+		byte('0'+rest%10))
+	for dst[len(dst)-1] == '0' {
+		dst = dst[:len(dst)-1]
+	}
+	return dst
 }
 
 // Days from 0000-01-01 and 9999-12-31 to 1970-01-01: between them a date has four digits of year.
@@ -211,4 +226,27 @@ func Date(dst []byte, days int64) []byte {
 	}
 	return append(dst, byte('0'+year/1000), byte('0'+year/100%10), byte('0'+year/10%10), byte('0'+year%10), '-',
 		byte('0'+month/10), byte('0'+month%10), '-', byte('0'+day/10), byte('0'+day%10))
+}
+
+const (
+	microsPerSecond = 1_000_000
+	microsPerDay    = 86_400 * microsPerSecond
+)
+
+// Timestamp appends what record.AppendTimestamp appends for microseconds.
+func Timestamp(dst []byte, v int64, zoned bool) []byte {
+	days, clock := v/microsPerDay, v%microsPerDay
+	if clock < 0 {
+		days, clock = days-1, clock+microsPerDay
+	}
+	if clock%microsPerSecond != 0 || days < firstDay || days > lastDay {
+		return record.AppendTimestamp(dst, v, arrow.Microsecond, zoned)
+	}
+	s := uint32(clock / microsPerSecond)
+	h, m, s := s/3600, s/60%60, s%60
+	dst = append(Date(dst, days), 'T', byte('0'+h/10), byte('0'+h%10), ':', byte('0'+m/10), byte('0'+m%10), ':', byte('0'+s/10), byte('0'+s%10))
+	if zoned {
+		return append(dst, 'Z')
+	}
+	return dst
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"pgregory.net/rapid"
 
 	"github.com/leatdata/leat/connector/connectortest"
@@ -49,9 +50,11 @@ func TestFloats(t *testing.T) {
 	for range 200_000 {
 		check(float64(r.Int64N(2e15)-1e15) / 100)
 		check(float64(r.Int64N(2e6)-1e6) / 1000)
+		check(float64(r.Int64N(2e15)-1e15) / 1e6)
+		check(float64(r.Int64N(2e12)) / 1e7)
 		check(math.Float64frombits(r.Uint64()))
 	}
-	for _, f := range []float64{0, math.Copysign(0, -1), 0.01, -0.01, 0.005, 1e13, 9999999999999.99, 1e-300, math.NaN(), math.Inf(1), math.Inf(-1)} {
+	for _, f := range []float64{0, math.Copysign(0, -1), 0.01, -0.01, 0.005, 1e13, 1e-7, 4e-7, 5e-7, 1e-6, 999999999.999999, 1e9, 9999999999999.99, 1e-300, math.NaN(), math.Inf(1), math.Inf(-1)} {
 		check(f)
 	}
 }
@@ -76,4 +79,23 @@ func TestStrings(t *testing.T) {
 			t.Fatalf("%q prints as %s, want %s", s, got, want)
 		}
 	})
+}
+
+func TestTimestamps(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	check := func(v int64) {
+		for _, zoned := range []bool{false, true} {
+			if got, want := string(value.Timestamp(nil, v, zoned)), string(record.AppendTimestamp(nil, v, arrow.Microsecond, zoned)); got != want {
+				t.Fatalf("%d prints as %s, want %s", v, got, want)
+			}
+		}
+	}
+	for range 100_000 {
+		check(r.Int64N(4e17) - 2e17)
+		check((r.Int64N(4e11) - 2e11) * 1e6)
+		check(int64(r.Uint64()))
+	}
+	for _, v := range []int64{0, -1, -1e6, 1e6, math.MaxInt64, math.MinInt64} {
+		check(v)
+	}
 }
