@@ -67,23 +67,13 @@ type relationInfo struct {
 	rows      int64
 	bytes     int64
 	pages     int64
-	readable  bool
 }
 
-// relationsSQL lists what can be read, outside of the server's own schemas. Estimates are those of the last ANALYZE; of a
-// partitioned table, the sum over its partitions.
+// relationsSQL lists what can be read, outside of the server's own schemas. It opens no table, and so waits for no lock.
 const relationsSQL = `
 SELECT c.oid, n.nspname, c.relname, c.relkind,
 	(SELECT pg_catalog.json_agg(i.inhparent::int8) FROM pg_catalog.pg_inherits i WHERE i.inhrelid = c.oid),
-	c.relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid),
-	CASE WHEN c.relkind = 'p' THEN (SELECT pg_catalog.sum(greatest(l.reltuples, 0))::int8
-		FROM pg_catalog.pg_partition_tree(c.oid) p JOIN pg_catalog.pg_class l ON l.oid = p.relid WHERE p.isleaf)
-		WHEN c.relkind IN ('v', 'f') AND c.reltuples <= 0 THEN -1 ELSE c.reltuples::int8 END,
-	CASE WHEN c.relkind = 'p' THEN (SELECT pg_catalog.sum(pg_catalog.pg_table_size(p.relid))::int8
-		FROM pg_catalog.pg_partition_tree(c.oid) p WHERE p.isleaf)
-		WHEN c.relkind IN ('r', 'm') THEN pg_catalog.pg_table_size(c.oid) ELSE -1 END,
-	CASE WHEN c.relkind IN ('r', 'm') THEN pg_catalog.pg_relation_size(c.oid) / pg_catalog.current_setting('block_size')::int8 ELSE 0 END,
-	pg_catalog.has_table_privilege(c.oid, 'SELECT') OR pg_catalog.has_any_column_privilege(c.oid, 'SELECT')
+	c.relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
 	AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
@@ -100,22 +90,45 @@ func readRelations(ctx context.Context, conn *pgconn.PgConn) ([]relationInfo, er
 	for i, r := range rows {
 		out[i] = relationInfo{
 			oid: toOID(r[0]), rel: relation{schema: string(r[1]), name: string(r[2])}, kind: r[3][0], inherited: isTrue(r[5]),
-			rows: -1, bytes: -1, readable: isTrue(r[9]),
+			rows: -1, bytes: -1,
 		}
 		if r[4] != nil {
 			if err := json.Unmarshal(r[4], &out[i].parents); err != nil {
 				return nil, fmt.Errorf("parents of %s: %w", out[i].rel, err)
 			}
 		}
-		if r[6] != nil {
-			out[i].rows = toInt(r[6])
-		}
-		if r[7] != nil {
-			out[i].bytes = toInt(r[7])
-		}
-		out[i].pages = max(toInt(r[8]), 0)
 	}
 	return out, nil
+}
+
+// sizesSQL estimates as the server's planner does: the rows per block of the last ANALYZE, times the blocks there are now. A
+// partitioned table is the sum of its partitions.
+const sizesSQL = `
+SELECT r.oid, pg_catalog.sum(CASE WHEN l.relpages > 0 AND l.reltuples >= 0
+		THEN l.reltuples::float8 / l.relpages * (pg_catalog.pg_relation_size(l.oid) / pg_catalog.current_setting('block_size')::int8)
+		WHEN pg_catalog.pg_relation_size(l.oid) = 0 THEN 0 END)::int8,
+	pg_catalog.sum(pg_catalog.pg_table_size(l.oid))::int8,
+	pg_catalog.sum(pg_catalog.pg_relation_size(l.oid) / pg_catalog.current_setting('block_size')::int8)::int8
+FROM pg_catalog.pg_class r CROSS JOIN LATERAL (
+	SELECT r.oid WHERE r.relkind <> 'p'
+	UNION ALL SELECT p.relid FROM pg_catalog.pg_partition_tree(r.oid) p WHERE r.relkind = 'p' AND p.isleaf
+) leaf JOIN pg_catalog.pg_class l ON l.oid = leaf.oid AND l.relkind IN ('r', 'm')
+WHERE r.oid = ANY ($1::oid[]) GROUP BY r.oid`
+
+// readSizes fills the estimates of relations in.
+func readSizes(ctx context.Context, conn *pgconn.PgConn, relations []relationInfo, oids []string) error {
+	rows, err := ask(ctx, conn, sizesSQL, "{"+strings.Join(oids, ",")+"}")
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		i := slices.IndexFunc(relations, func(x relationInfo) bool { return x.oid == toOID(r[0]) })
+		if r[1] != nil {
+			relations[i].rows = toInt(r[1])
+		}
+		relations[i].bytes, relations[i].pages = toInt(r[2]), toInt(r[3])
+	}
+	return nil
 }
 
 // columnsSQL reads the columns of relations.

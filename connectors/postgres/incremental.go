@@ -81,6 +81,10 @@ func (in *incremental) Start(ctx context.Context, start connector.SourceStart) e
 
 // run reads all datasets of the round that are not done.
 func (in *incremental) run(ctx context.Context) error {
+	if n := len(in.tables); in.at.Dataset != "" && (n == 0 || in.tables[n-1].dataset < in.at.Dataset) {
+		in.at.Dataset, in.at.Open, in.at.Step = "", nil, 0 // the rest of the round is gone: a new one begins
+		in.at.Round++
+	}
 	for i, t := range in.tables {
 		if t.dataset < in.at.Dataset {
 			continue

@@ -90,7 +90,7 @@ func (s *Source) resolve(ctx context.Context) ([]*sourceTable, error) {
 		return nil, s.cfg.wrap("reading the catalogue", err)
 	}
 	for _, t := range tables {
-		t.utf8 = pg.ParameterStatus("server_encoding") == "SQL_ASCII"
+		t.utf8 = unchecked(pg)
 		if t.mode == byBlock && !hasTIDRanges(pg.ParameterStatus("server_version")) {
 			t.mode = asWhole
 		}
@@ -126,6 +126,9 @@ func (s *Source) resolveTables(ctx context.Context, pg *pgconn.PgConn) ([]*sourc
 	oids := make([]string, len(selected))
 	for i, r := range selected {
 		oids[i] = strconv.FormatUint(uint64(r.oid), 10)
+	}
+	if err := readSizes(ctx, pg, selected, oids); err != nil {
+		return nil, err
 	}
 	columns, err := readColumns(ctx, pg, oids)
 	if err != nil {

@@ -24,12 +24,19 @@ func (s *Source) begin(ctx context.Context, pg *pgconn.PgConn, snapshot string) 
 	if snapshot != "" {
 		sql += " SET TRANSACTION SNAPSHOT " + literal(snapshot) + ";"
 	}
-	sql += fmt.Sprintf(` SET LOCAL client_encoding = 'UTF8'; SET LOCAL DateStyle = 'ISO, YMD'; SET LOCAL IntervalStyle = postgres;
+	encoding := "UTF8"
+	if unchecked(pg) {
+		encoding = "SQL_ASCII" // as it is: one value that is not UTF-8 would end the whole read
+	}
+	sql += fmt.Sprintf(` SET LOCAL client_encoding = '%s'; SET LOCAL DateStyle = 'ISO, YMD'; SET LOCAL IntervalStyle = postgres;
 SET LOCAL TimeZone = 'UTC'; SET LOCAL bytea_output = hex; SET LOCAL extra_float_digits = 3; SET LOCAL xmlbinary = base64;
 SET LOCAL standard_conforming_strings = on; SET LOCAL statement_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = 0`,
-		s.cfg.Timeout.Milliseconds())
+		encoding, s.cfg.Timeout.Milliseconds())
 	return command(ctx, pg, sql)
 }
+
+// unchecked reports whether the server does not vouch for the encoding of its text.
+func unchecked(pg *pgconn.PgConn) bool { return pg.ParameterStatus("server_encoding") == "SQL_ASCII" }
 
 // command runs statements that return nothing of interest.
 func command(ctx context.Context, pg *pgconn.PgConn, sql string) error {

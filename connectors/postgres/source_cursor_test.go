@@ -238,3 +238,18 @@ func TestCursorColumnMissing(t *testing.T) {
 		t.Errorf("error %v: want the name that was meant", err)
 	}
 }
+
+// A dataset that is gone does not keep the others from being read again.
+func TestCursorDatasetGone(t *testing.T) {
+	db := pgtest.Database(t)
+	conn := pgtest.Conn(t, db)
+	must(t, conn, `CREATE TABLE a (id int PRIMARY KEY)`, `CREATE TABLE b (id int PRIMARY KEY)`, `INSERT INTO a VALUES (1)`, `INSERT INTO b VALUES (2)`)
+	options := map[string]string{"tables": "public.*", "cursor": "id"}
+	p := readAll(t, db, options)
+	must(t, conn, `DROP TABLE b`, `INSERT INTO a VALUES (3)`)
+	between := p.marks[slices.IndexFunc(p.marks, func(m record.Position) bool { return strings.Contains(string(m.Data), `"dataset":"public.b"`) })]
+	in := &increments{t: t, db: db, options: options, at: between}
+	in.want("the round that ends without the table", "3")
+	must(t, conn, `INSERT INTO a VALUES (4)`)
+	in.want("the next round", "4")
+}

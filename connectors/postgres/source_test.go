@@ -2,9 +2,12 @@ package postgres_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -483,4 +486,72 @@ func TestConnectionKilled(t *testing.T) {
 	if len(covered) != 20000 {
 		t.Errorf("%d rows, want 20000", len(covered))
 	}
+}
+
+// Wide rows are bounded by bytes: the heap stays small while hundreds of megabytes stream through.
+// case C068.
+func TestWideRows(t *testing.T) {
+	db := pgtest.Database(t)
+	const rows = 700
+	must(t, pgtest.Conn(t, db), `CREATE TABLE wide (id int PRIMARY KEY, a jsonb, b jsonb, c jsonb, d jsonb, e jsonb, f jsonb, g jsonb, h jsonb)`,
+		fmt.Sprintf(`INSERT INTO wide SELECT i, v, v, v, v, v, v, v, v FROM generate_series(1, %d) i, to_jsonb(repeat('wide ', 10000)) v`, rows),
+		`ANALYZE wide`)
+	src, err := sourceConfig(t, db, map[string]string{"table": "wide"}).Open(connectortest.Env(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := src.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := src.Start(t.Context(), connector.SourceStart{}); err != nil {
+		t.Fatal(err)
+	}
+	var before, now runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	n, peak := 0, uint64(0)
+	for {
+		b, err := src.Read(t.Context(), connector.Limit{Rows: 8192, Bytes: 8 << 20})
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += b.NumRows()
+		if size := b.Bytes(); size > 16<<20 {
+			t.Errorf("a batch of %d bytes", size)
+		}
+		runtime.ReadMemStats(&now)
+		peak = max(peak, now.HeapAlloc)
+	}
+	if n != rows || peak > before.HeapAlloc+256<<20 {
+		t.Errorf("%d rows of %d with a heap of %d MB", n, rows, peak>>20)
+	}
+	t.Logf("%d MB", peak>>20)
+}
+
+// A server that does not vouch for its text: a row that is not UTF-8 is set aside, the others come.
+func TestUncheckedEncoding(t *testing.T) {
+	base := pgtest.Conn(t, pgtest.URL(t))
+	name := "leat_test_" + strings.ToLower(rand.Text()[:12])
+	must(t, base, "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'")
+	u, err := url.Parse(pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/" + name
+	conn := pgtest.Conn(t, u.String())
+	must(t, conn, `CREATE TABLE t (id int PRIMARY KEY, v text)`, `INSERT INTO t VALUES (1, 'ok'), (2, E'\377'), (3, E'gr\303\274n')`)
+	p := readAll(t, u.String(), map[string]string{"table": "t"})
+	sameRows(t, "rows", []string{`{"id":1,"v":"ok"}`, `{"id":3,"v":"grün"}`}, p.rows["public.t"])
+	if len(p.rejects) != 1 || string(p.rejects[0].Key) != `{"id":2}` {
+		t.Errorf("rejects %v", p.rejects)
+	}
+	if err := conn.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	must(t, base, "DROP DATABASE "+name+" WITH (FORCE)")
 }
