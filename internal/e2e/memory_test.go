@@ -63,6 +63,7 @@ type collected struct {
 func (*collected) Contract() (connector.SinkContract, error) {
 	return connector.SinkContract{Modes: []connector.WriteMode{connector.Append}, Atomicity: connector.Whole}, nil
 }
+
 func (*collected) Identity() map[string]string                  { return map[string]string{"sink": "collected"} }
 func (c *collected) Open(connector.Env) (connector.Sink, error) { return &collector{c}, nil }
 
