@@ -68,7 +68,7 @@ func code(t testing.TB, err error) string {
 	return e.Code
 }
 
-// case C077: in each file of a pattern, in gzip, and in UTF-16
+// case C077: in each file of a pattern, in gzip, and in UTF-16.
 func TestByteOrderMarks(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "1.csv", "\xef\xbb\xbf\"id\",name\n1,a\n")
@@ -82,7 +82,7 @@ func TestByteOrderMarks(t *testing.T) {
 	}
 }
 
-// case C080: encodings; what is not valid in them is named, never replaced
+// case C080: encodings; what is not valid in them is named, never replaced.
 func TestEncodings(t *testing.T) {
 	dir := t.TempDir()
 	chinese, err := simplifiedchinese.GBK.NewEncoder().String("id,name\n1,\u4f60\u597d\n")
@@ -123,7 +123,7 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-// case C087: all members are read; a file that breaks off, or is damaged, is an error
+// case C087: all members are read; a file that breaks off, or is damaged, is an error.
 func TestCompressed(t *testing.T) {
 	dir := t.TempDir()
 	text := "id,name\n" + strings.Repeat("1,some text that is long enough\n", 1000)
@@ -156,12 +156,13 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-// cases C079, C105: the default stops at a ragged row, ragged=reject sets it aside; many files are told apart
+// cases C079, C105: ragged=fail stops at the row, ragged=reject sets it aside; many files are told apart.
 func TestRagged(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "a.csv", "x,y\n1,2\n")
 	put(t, dir, "b.csv", "x,y\n3,4\n5\n6,7\n")
 	c := file.NewSource(dir + "/*.csv")
+	c.Ragged = "fail"
 	got, _, err := read(t, c)
 	if len(got) != 2 || err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "b.csv")+": line 3 (byte 8): 2 fields expected, 1 found") || code(t, err) != "csv.ragged" {
 		t.Errorf("%q, %v", got, err)
@@ -173,7 +174,7 @@ func TestRagged(t *testing.T) {
 	}
 }
 
-// case C082: what the sample says and a later value contradicts; infer=all, infer=none and declared types
+// case C082: what the sample says and a later value contradicts; infer=all, infer=none and declared types.
 func TestInferenceOptions(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("id,v,pad\n")
@@ -230,7 +231,7 @@ func TestTypesOverFiles(t *testing.T) {
 	}
 }
 
-// case C089: a key behind the sample adds a column, and a resume from any position goes on with it
+// case C089: a key behind the sample adds a column, and a resume from any position goes on with it.
 func TestLateKey(t *testing.T) {
 	in := `{"a":1}` + "\n" + `{"a":2,"pad":"` + strings.Repeat("x", 17<<20) + `"}` + "\n" + `{"a":3,"b":"x"}` + "\n" + `{"a":4}` + "\n" + `{"a":5,"c":[1],"b":"y"}` + "\n"
 	path := put(t, t.TempDir(), "late.jsonl", in)
@@ -284,7 +285,7 @@ func TestLateKey(t *testing.T) {
 	}
 }
 
-// clause S4: a file that changed or is gone refuses the position, and is named
+// clause S4: a file that changed or is gone refuses the position, and is named.
 func TestChangedFiles(t *testing.T) {
 	dir := t.TempDir()
 	a, b := put(t, dir, "a.csv", "id\n1\n2\n"), put(t, dir, "b.csv", "id\n3\n")
@@ -382,8 +383,18 @@ func TestDiscover(t *testing.T) {
 		files         int
 		format        string
 	}{
-		{"a.csv", "a", 1, ""}, {"sales-*.csv", "sales", 2, ""}, {"*.csv", "in", 5, ""}, {"**/*.csv", "in", 7, ""}, {"x/**/c.csv", "c", 1, ""}, {"x/*/c.csv", "c", 1, ""},
-		{"", "in", 4, ""}, {"x/", "x", 1, ""}, {"x.v2.csv", `"x.v2"`, 1, ""}, {"[as]*.csv", "in", 3, ""}, {"x/y", "y", 1, "csv"}, {"q?.txt", `q?`, 1, "csv"},
+		{"a.csv", "a", 1, ""},
+		{"sales-*.csv", "sales", 2, ""},
+		{"*.csv", "in", 5, ""},
+		{"**/*.csv", "in", 7, ""},
+		{"x/**/c.csv", "c", 1, ""},
+		{"x/*/c.csv", "c", 1, ""},
+		{"", "in", 4, ""},
+		{"x/", "x", 1, ""},
+		{"x.v2.csv", `"x.v2"`, 1, ""},
+		{"[as]*.csv", "in", 3, ""},
+		{"x/y", "y", 1, "csv"},
+		{"q?.txt", `q?`, 1, "csv"},
 	} {
 		cfg := file.NewSource(dir + "/" + c.path)
 		cfg.Format = c.format
@@ -419,7 +430,7 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// case C064: an unreadable file and a path that is no file, each one clear message
+// case C064: an unreadable file and a path that is no file, each one clear message.
 func TestUnreadable(t *testing.T) {
 	dir := t.TempDir()
 	path := put(t, dir, "a.csv", "id\n1\n")
@@ -447,7 +458,7 @@ func TestManyFiles(t *testing.T) {
 	ctx := context.Background()
 	var last record.Position
 	rows, positions := 0, 0
-	for round := 0; ; round++ {
+	for {
 		src, err := cfg.Open(connectortest.Env(t))
 		if err != nil {
 			t.Fatal(err)

@@ -32,7 +32,7 @@ func (s *source) Check(ctx context.Context) ([]connector.Probe, error) {
 		if err != nil {
 			return []connector.Probe{failed("files", wrap(err, "opening "+e.Path))}, nil
 		}
-		f.Close() //nolint:errcheck,gosec // it was only opened
+		f.Close() //nolint:errcheck // it was only opened
 		total += e.Size
 	}
 	probes := []connector.Probe{{Name: "files", Detail: fmt.Sprintf("%d files, %d bytes", len(list), total)}}

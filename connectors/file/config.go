@@ -53,7 +53,7 @@ type SourceConfig struct {
 	Names         []string          `leat:"names" doc:"CSV: the columns of files without header; empty: col_1, col_2 …"`
 	Encoding      string            `leat:"encoding" doc:"text encoding, by its name on the web; a byte order mark wins" example:"windows-1252"`
 	Null          []string          `leat:"null" doc:"CSV: text without quotes that is NULL; not given: the empty text" example:"NULL,\\N"`
-	Ragged        string            `leat:"ragged" doc:"CSV: what happens to rows with too few or too many fields" enum:"fail|reject"`
+	Ragged        string            `leat:"ragged" doc:"CSV: a row with too few or too many fields is a bad row (reject), which stops the run or is set aside as the pipeline says, or always stops it (fail)" enum:"reject|fail"`
 	Union         bool              `leat:"union" doc:"CSV: files may lack columns that others have; they are NULL there"`
 	Types         map[string]string `leat:"types" doc:"declared column types" example:"id:int64,price:decimal(12,2)"`
 	Infer         string            `leat:"infer" doc:"what is looked at to find types: auto: 16 MiB, all: everything, none: nothing (CSV: text, JSON Lines: documents)" enum:"auto|all|none"`
@@ -80,7 +80,7 @@ type SinkConfig struct {
 func NewSource(path string) *SourceConfig {
 	return &SourceConfig{
 		Place:  Place{Path: path, Compression: compressAuto, Header: true},
-		Ragged: "fail", Infer: "auto", Datasets: "one", MaxLine: csv.DefaultMaxRow, DuplicateKeys: "last",
+		Ragged: "reject", Infer: "auto", Datasets: "one", MaxLine: csv.DefaultMaxRow, DuplicateKeys: "last",
 	}
 }
 
@@ -183,7 +183,7 @@ func (c *SourceConfig) validate() error {
 	case c.std() && c.Infer == "all":
 		return configError(errors.New("standard input can't be looked at as a whole before it is read"), "declare types, or say infer=auto")
 	case c.std() && c.Format == formatParquet:
-		return configError(errors.New("Parquet can't be read from standard input: its index stands at the end"), "write it to a file first")
+		return configError(errors.New("standard input can't be Parquet, whose index stands at the end"), "write it to a file first")
 	case len(c.Only) > 0 && c.Datasets != "per_file":
 		return configError(errors.New("only chooses among datasets=per_file"), "say datasets=per_file")
 	case c.Dataset != "" && c.Datasets == "per_file":

@@ -10,7 +10,7 @@ import (
 	"github.com/leatdata/leat/connectors/file"
 )
 
-// clause S31
+// clause S31.
 func TestURLs(t *testing.T) {
 	reg := &connector.Registry{}
 	if err := reg.Register(file.Definition()); err != nil {
@@ -62,7 +62,7 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-// clause S15: what a configuration promises, and what is refused before anything is opened
+// clause S15: what a configuration promises, and what is refused before anything is opened.
 func TestContracts(t *testing.T) {
 	for raw, want := range map[string]connector.SinkContract{
 		"x.csv":               {Modes: []connector.WriteMode{connector.Replace}, Atomicity: connector.Whole, Durable: true},

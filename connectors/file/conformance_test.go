@@ -83,7 +83,7 @@ func source(t *testing.T, files map[string]string, pattern string, set func(*fil
 
 func rows(lines ...string) []string { return lines }
 
-// clauses S1, S2, S5, S6, S7, S8, S9, S12, S14, S15, S23, S24
+// clauses S1, S2, S5, S6, S7, S8, S9, S12, S14, S15, S23, S24.
 func TestSourceCSV(t *testing.T) {
 	source(t, map[string]string{"orders.csv": quotedRows}, "orders.csv", nil, map[string][]string{"orders": rows(
 		`{"id":1,"name":"a","note":"x\n\ny"}`, `{"id":2,"name":null,"note":""}`, `{"id":3,"name":"c","note":"é"}`, `{"id":4,"name":"d","note":"quoted \""}`,
@@ -91,7 +91,7 @@ func TestSourceCSV(t *testing.T) {
 	)})
 }
 
-// clauses S6, S7: many files, one of them empty, one without rows, one with a byte order mark and its columns in another order
+// clauses S6, S7: many files, one of them empty, one without rows, one with a byte order mark and its columns in another order.
 func TestSourceManyCSV(t *testing.T) {
 	source(t, map[string]string{
 		"day-1.csv": "id,v\n1,a\n2,b\n", "day-2.csv": "", "day-3.csv": "id,v\n", "day-4.csv": "\xef\xbb\xbfv,id\r\nc,3\r\n\r\nd,4\r\n", "day-5.csv": "id,v\n5,\"e\ne\"",
@@ -100,7 +100,7 @@ func TestSourceManyCSV(t *testing.T) {
 	)})
 }
 
-// clauses S7, S24: a dataset for each file
+// clauses S7, S24: a dataset for each file.
 func TestSourcePerFile(t *testing.T) {
 	source(t, map[string]string{
 		"a.csv": "id\n1\n2\n3\n", "public.b.csv": "x;y\n1;2\n3;4\n", "c.csv": "id\n", "d%2Fe.csv": "k,v\n1,x\n", "a~more.csv": "id\n4\n",
@@ -109,13 +109,13 @@ func TestSourcePerFile(t *testing.T) {
 	})
 }
 
-// clause S7
+// clause S7.
 func TestSourceJSONL(t *testing.T) {
 	source(t, map[string]string{"1.jsonl": `{"u":null,"n":1}` + "\n", "2.jsonl": `{"u":"x","n":2}` + "\n\n" + `{"n":3}`}, "*.jsonl", func(c *file.SourceConfig) { c.Dataset = "d" },
 		map[string][]string{"d": rows(`{"u":null,"n":1}`, `{"u":"x","n":2}`, `{"u":null,"n":3}`)})
 }
 
-// clauses S6, S7: compressed, and in another encoding: no seek is possible
+// clauses S6, S7: compressed, and in another encoding: no seek is possible.
 func TestSourcePacked(t *testing.T) {
 	for _, name := range []string{"one.csv.gz", "one.jsonl.zst", "one.parquet", "one.arrow", "one.arrows", "one.tsv", "one.psv"} {
 		t.Run(name, func(t *testing.T) {
@@ -210,7 +210,7 @@ func read(t testing.TB, c *file.SourceConfig) (out []string, rejects []record.Re
 	}
 }
 
-// clauses S12, S15, E8, E16; cases C083, C099, C100
+// clauses S12, S15, E8, E16; cases C083, C099, C100.
 func TestSink(t *testing.T) {
 	for name, c := range map[string]struct {
 		path string

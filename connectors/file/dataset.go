@@ -256,7 +256,7 @@ func (s *source) preparePacked(d *dataset) error {
 			d.rows = -1
 		}
 		found := r.Schema()
-		r.Close() //nolint:errcheck,gosec // it was only read
+		r.Close() //nolint:errcheck // it was only read
 		s.release(o)
 		if d.full == nil {
 			own := *found

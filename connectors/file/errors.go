@@ -17,16 +17,14 @@ func wrap(err error, doing string) error {
 		return err
 	}
 	e := &connector.Error{Class: connector.ClassPermanent, Code: "file.io", Doing: doing, Err: err}
-	var known *connector.Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*connector.Error](err); ok {
 		e.Class, e.Code, e.Hint = connector.ClassOf(err), known.Code, connector.HintOf(err)
 		if e.Class == connector.ClassUnknown {
 			e.Class = connector.ClassPermanent
 		}
 		return e
 	}
-	var at *fs.PathError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		e.Err = at.Err // the path is in what was being done
 	}
 	e.Code, e.Hint = explain(err)

@@ -30,11 +30,18 @@ type ending struct {
 
 func endings() []ending {
 	return []ending{
-		{text: ".csv", format: formatCSV}, {text: ".tsv", format: formatCSV, delimiter: "\t"}, {text: ".tab", format: formatCSV, delimiter: "\t"},
+		{text: ".csv", format: formatCSV},
+		{text: ".tsv", format: formatCSV, delimiter: "\t"},
+		{text: ".tab", format: formatCSV, delimiter: "\t"},
 		{text: ".psv", format: formatCSV, delimiter: "|"},
-		{text: ".jsonl", format: formatJSONL}, {text: ".ndjson", format: formatJSONL}, {text: ".json", format: formatJSONL},
-		{text: ".parquet", format: formatParquet}, {text: ".pq", format: formatParquet},
-		{text: ".arrow", format: formatArrow}, {text: ".feather", format: formatArrow}, {text: ".ipc", format: formatArrow},
+		{text: ".jsonl", format: formatJSONL},
+		{text: ".ndjson", format: formatJSONL},
+		{text: ".json", format: formatJSONL},
+		{text: ".parquet", format: formatParquet},
+		{text: ".pq", format: formatParquet},
+		{text: ".arrow", format: formatArrow},
+		{text: ".feather", format: formatArrow},
+		{text: ".ipc", format: formatArrow},
 		{text: ".arrows", format: formatArrow, stream: true},
 	}
 }
@@ -84,11 +91,12 @@ func named(name string) (stem string, e ending, compression string) {
 
 // defaultEnding is the ending of the files that a folder gets.
 func defaultEnding(format, compression string) string {
-	out := "." + format
-	for text, c := range compressed() {
-		if c == compression && (format == formatCSV || format == formatJSONL) {
-			out += text
+	if format == formatCSV || format == formatJSONL {
+		for text, c := range compressed() {
+			if c == compression {
+				return "." + format + text
+			}
 		}
 	}
-	return out
+	return "." + format
 }

@@ -42,7 +42,7 @@ func (o *opened) Close() {
 		o.close = nil
 	}
 	if o.f != nil {
-		o.f.Close() //nolint:errcheck,gosec // it was only read
+		o.f.Close() //nolint:errcheck // it was only read
 		o.f = nil
 	}
 }
@@ -69,7 +69,7 @@ func (c *SourceConfig) open(e entry) (*opened, error) {
 	}
 	o, err = c.layers(o)
 	if err != nil {
-		f.Close() //nolint:errcheck,gosec // it was only read
+		f.Close() //nolint:errcheck // it was only read
 		return nil, err
 	}
 	return o, nil
@@ -168,7 +168,7 @@ func (o *opened) decompress(compression string, empty bool) error {
 		if err != nil {
 			return fmt.Errorf("reading gzip: %w", err)
 		}
-		o.text, o.close = damaged{z, "gzip"}, func() { z.Close() } //nolint:errcheck,gosec // it was only read
+		o.text, o.close = damaged{z, "gzip"}, func() { z.Close() } //nolint:errcheck // it was only read
 	case compressZstd:
 		if empty {
 			return fmt.Errorf("reading zstd: %w", io.ErrUnexpectedEOF)

@@ -122,14 +122,14 @@ func (s *sink) place(o *output) (io.Writer, error) {
 	}
 	s.env.Roundtrip("create")
 	mode := fs.FileMode(0o666)
-	if real, err := filepath.EvalSymlinks(o.target); err == nil {
-		o.target = real // a link stays, and what it points to is replaced
-		info, err := os.Stat(real)
+	if found, err := filepath.EvalSymlinks(o.target); err == nil {
+		o.target = found // a link stays, and what it points to is replaced
+		info, err := os.Stat(found)
 		if err != nil {
 			return nil, err
 		}
 		if !info.Mode().IsRegular() {
-			f, err := os.OpenFile(real, os.O_WRONLY, 0)
+			f, err := os.OpenFile(found, os.O_WRONLY, 0)
 			o.f = f
 			return f, err
 		}
@@ -172,7 +172,7 @@ func (s *sink) writer(o *output) (format.Writer, error) {
 		case compressZstd:
 			a.Compression = compressZstd
 		default:
-			return nil, configError(fmt.Errorf("Arrow files can't be compressed with %s", compression), "say compression=zstd or none")
+			return nil, configError(fmt.Errorf("compression %s is not for Arrow files", compression), "say compression=zstd or none")
 		}
 		return arrowipc.NewWriter(o.buffer, o.schema, a)
 	}
@@ -281,7 +281,7 @@ func (o *output) discard() error {
 	}
 	o.packer = nil
 	if o.f != nil {
-		o.f.Close() //nolint:errcheck,gosec // it is removed
+		o.f.Close() //nolint:errcheck // it is removed
 		o.f = nil
 	}
 	if o.temporary == "" {

@@ -283,14 +283,19 @@ func (s *sink) URI(name string) string {
 // typeRules is the mapping table: formats keep every type, see their packages.
 func typeRules() []connector.TypeRule {
 	rules := []connector.TypeRule{
-		{Native: "CSV: true, false", Kind: record.Bool, Read: true}, {Native: "CSV: digits", Kind: record.Int64, Read: true},
+		{Native: "CSV: true, false", Kind: record.Bool, Read: true},
+		{Native: "CSV: digits", Kind: record.Int64, Read: true},
 		{Native: "CSV: digits with a point", Kind: record.Float64, Read: true, Note: "where the float prints back the same number"},
-		{Native: "CSV: YYYY-MM-DD", Kind: record.Date, Read: true}, {Native: "CSV: YYYY-MM-DDThh:mm:ss", Kind: record.Timestamp, Read: true, Note: "with a zone: an instant"},
+		{Native: "CSV: YYYY-MM-DD", Kind: record.Date, Read: true},
+		{Native: "CSV: YYYY-MM-DDThh:mm:ss", Kind: record.Timestamp, Read: true, Note: "with a zone: an instant"},
 		{Native: "CSV: everything else", Kind: record.String, Read: true, Note: "types=COLUMN:TYPE declares any other type"},
-		{Native: "JSON: true, false", Kind: record.Bool, Read: true}, {Native: "JSON: whole number", Kind: record.Int64, Read: true},
+		{Native: "JSON: true, false", Kind: record.Bool, Read: true},
+		{Native: "JSON: whole number", Kind: record.Int64, Read: true},
 		{Native: "JSON: number", Kind: record.Float64, Read: true, Note: "where the float prints back the same number"},
-		{Native: "JSON: any other number", Kind: record.Numeric, Read: true}, {Native: "JSON: string", Kind: record.String, Read: true},
-		{Native: "JSON: object", Kind: record.Struct, Read: true, Note: "where all look alike"}, {Native: "JSON: array", Kind: record.List, Read: true, Note: "where all look alike"},
+		{Native: "JSON: any other number", Kind: record.Numeric, Read: true},
+		{Native: "JSON: string", Kind: record.String, Read: true},
+		{Native: "JSON: object", Kind: record.Struct, Read: true, Note: "where all look alike"},
+		{Native: "JSON: array", Kind: record.List, Read: true, Note: "where all look alike"},
 		{Native: "JSON: values of several kinds", Kind: record.JSON, Read: true, Note: "the document is kept"},
 	}
 	for k := record.Bool; k <= record.Map; k++ {

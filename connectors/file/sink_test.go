@@ -60,7 +60,7 @@ func finish(t testing.TB, snk connector.Sink) {
 }
 
 // clauses E8, E16; case C063: nothing is visible before the end; what a killed run left goes at the next start of the same lane, and of
-// no other
+// no other.
 func TestAppears(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "one.csv")
@@ -88,12 +88,12 @@ func TestAppears(t *testing.T) {
 // A file that was there keeps its rights, a link stays one, and a folder gets its parts appended and replaced.
 func TestReplaces(t *testing.T) {
 	dir := t.TempDir()
-	real := put(t, dir, "real.csv", "old")
-	if err := os.Chmod(real, 0o640); err != nil {
+	old := put(t, dir, "real.csv", "old")
+	if err := os.Chmod(old, 0o640); err != nil {
 		t.Fatal(err)
 	}
 	link := filepath.Join(dir, "link.csv")
-	if err := os.Symlink(real, link); err != nil {
+	if err := os.Symlink(old, link); err != nil {
 		t.Fatal(err)
 	}
 	store(t, file.NewSink(link), connector.Replace, connectortest.Numbered("one", 0, 2))
@@ -101,10 +101,10 @@ func TestReplaces(t *testing.T) {
 	if err != nil || info.Mode()&os.ModeSymlink == 0 {
 		t.Errorf("the link: %v, %v", info, err)
 	}
-	if info, err = os.Stat(real); err != nil || info.Mode().Perm() != 0o640 {
+	if info, err = os.Stat(old); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("the file: %v, %v", info, err)
 	}
-	if got := all(t, file.NewSource(real)); len(got) != 2 {
+	if got := all(t, file.NewSource(old)); len(got) != 2 {
 		t.Errorf("%q", got)
 	}
 	folder := file.NewSink(filepath.Join(dir, "out") + "/")
@@ -121,7 +121,7 @@ func TestReplaces(t *testing.T) {
 	}
 }
 
-// cases C099, C100: names of files are kept apart, also where upper and lower case are the same, and lead back to the datasets
+// cases C099, C100: names of files are kept apart, also where upper and lower case are the same, and lead back to the datasets.
 func TestFileNames(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out") + "/"
 	long := strings.Repeat("n", 300)
@@ -259,7 +259,7 @@ func fileAsCSV(t testing.TB, cfg *file.SinkConfig) *file.SinkConfig {
 	return out
 }
 
-// case C083: the file as another program sees it
+// case C083: the file as another program sees it.
 func TestCSVFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "one.csv")
 	c := connectortest.Case{Name: "v", Type: connectortest.Pick("text")[0].Type}

@@ -491,7 +491,7 @@ func (s *source) finishFile(d *dataset) error {
 // shut closes the current file.
 func (s *source) shut() {
 	if s.r != nil {
-		s.r.Close() //nolint:errcheck,gosec // it was only read
+		s.r.Close() //nolint:errcheck // it was only read
 		s.r = nil
 	}
 	if s.o != nil {

@@ -25,7 +25,7 @@ func setURL(cfg any, p *Place, raw string) error {
 	format := ""
 	if scheme, rest, ok := strings.Cut(name, ":"); ok {
 		if f, known := schemes()[strings.ToLower(scheme)]; known {
-			format, name = f, rest
+			format = f
 			if name, err = trimSlashes(scheme, rest); err != nil {
 				return configError(err, "write it as file:///FOLDER/FILE, or as a plain name")
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/leatdata/leat/record"
 )
 
-// cases C081, C082: a type only where every value keeps its meaning
+// cases C081, C082: a type only where every value keeps its meaning.
 func TestInference(t *testing.T) {
 	column := func(values ...string) string { return "x,n\n" + strings.Join(values, ",0\n") + ",0\n" }
 	for in, want := range map[string]string{
@@ -109,7 +109,7 @@ func TestInferenceOfABeginning(t *testing.T) {
 	}
 }
 
-// cases C082, C105: a value that contradicts the type is set aside with line, column, value, type and what to type; nothing changes
+// cases C082, C105: a value that contradicts the type is set aside with line, column, value, type and what to type; nothing changes.
 func TestLateContradiction(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("id,amount\n")
@@ -198,7 +198,7 @@ func TestRefusedDialects(t *testing.T) {
 	}
 }
 
-// clause S6: the wanted size is kept
+// clause S6: the wanted size is kept.
 func TestWantedSize(t *testing.T) {
 	r, err := csv.NewReader(strings.NewReader("a,b\n1,2\n3,4\n5,6\n7,8\n"), csv.Options{})
 	if err != nil {

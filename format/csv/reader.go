@@ -289,12 +289,7 @@ func (r *Reader) isNull(f *field) bool {
 		return false
 	}
 	b := r.s.value(f)
-	for _, t := range r.tokens {
-		if string(b) == t {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(r.tokens, string(b))
 }
 
 func (r *Reader) ragged() error {

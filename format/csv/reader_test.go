@@ -18,7 +18,7 @@ import (
 	"github.com/leatdata/leat/record"
 )
 
-// cases C077, C078, C083, C084
+// cases C077, C078, C083, C084.
 func TestRows(t *testing.T) {
 	for name, c := range map[string]struct {
 		o    csv.Options
@@ -65,7 +65,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// case C079: the default names the line, the byte and both counts; what stands before it is delivered
+// case C079: the default names the line, the byte and both counts; what stands before it is delivered.
 func TestRaggedFails(t *testing.T) {
 	in := ragged()
 	rows, _, err := read(t, csv.Options{}, in)
@@ -96,7 +96,7 @@ func ragged() string {
 	return b.String()
 }
 
-// case C079: exactly the bad rows are set aside, with their bytes
+// case C079: exactly the bad rows are set aside, with their bytes.
 func TestRaggedSetAside(t *testing.T) {
 	rows, rejects, err := read(t, csv.Options{Dataset: "d", SetAside: true}, ragged())
 	if err != nil || len(rows) != 98 || len(rejects) != 2 {
@@ -126,7 +126,7 @@ func TestUnclosedQuote(t *testing.T) {
 	}
 }
 
-// case C080: a bad byte is named by line and byte, the row is set aside, the others are read
+// case C080: a bad byte is named by line and byte, the row is set aside, the others are read.
 func TestBadByte(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("id,name\n")
@@ -157,7 +157,7 @@ func TestBadByte(t *testing.T) {
 	}
 }
 
-// case C078: 5 MB, quoted line ends everywhere, read in pieces of 64 kB: the same rows
+// case C078: 5 MB, quoted line ends everywhere, read in pieces of 64 kB: the same rows.
 func TestPieces(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString("id,text,n\r\n")
@@ -226,7 +226,7 @@ func TestHugeField(t *testing.T) {
 	}
 }
 
-// case C087: an input that breaks off gives its complete rows and then the error, never a short success
+// case C087: an input that breaks off gives its complete rows and then the error, never a short success.
 func TestBreaksOff(t *testing.T) {
 	broken := io.MultiReader(strings.NewReader("a,b\n1,2\n3,"), iotest.ErrReader(io.ErrUnexpectedEOF))
 	r, err := csv.NewReader(broken, csv.Options{})
@@ -239,7 +239,7 @@ func TestBreaksOff(t *testing.T) {
 	}
 }
 
-// clause S7: from every offset, by a seek and by skipping, exactly the following rows come
+// clause S7: from every offset, by a seek and by skipping, exactly the following rows come.
 func TestResume(t *testing.T) {
 	in := "\xef\xbb\xbfid,v\r\n1,a\r\n\r\n2,\"b\n\nc\"\n3,x,y\n4,d\n5,\"\"\n\n6,e"
 	o := csv.Options{SetAside: true}

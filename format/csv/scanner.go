@@ -94,7 +94,10 @@ func (s *scanner) next() (bool, error) {
 
 // comment goes over a comment line, as a row without fields.
 func (s *scanner) comment() bool {
-	for s.End-s.Pos < len(s.d.comment) && s.More() {
+	for s.End-s.Pos < len(s.d.comment) {
+		if !s.More() {
+			return false
+		}
 	}
 	if !bytes.HasPrefix(s.Buf[s.Pos:s.End], []byte(s.d.comment)) {
 		return false
@@ -157,9 +160,9 @@ func (s *scanner) scan() (bool, error) {
 	s.fields, s.problem, s.open, s.quotes = s.fields[:0], "", false, false
 	p := 0
 	for {
-		end, ok := 0, false
-		if p, end, ok = s.bareFields(p); ok {
-			s.lineEnd(end)
+		var ended, ok bool
+		if p, ended = s.bareFields(p); ended {
+			s.lineEnd(p)
 			return true, nil
 		}
 		if p, ok = s.field(p); !ok {
@@ -178,10 +181,10 @@ func (s *scanner) scan() (bool, error) {
 }
 
 // bareFields is the hot path: it reads fields from p on that have no quotes and stand in the buffer as a whole, as most do. It returns
-// where the line ends, or false and the field that is something else.
-func (s *scanner) bareFields(p int) (next, end int, ok bool) {
+// where the line ends, or false and where the field begins that is something else.
+func (s *scanner) bareFields(p int) (next int, ended bool) {
 	if len(s.d.delimiter) != 1 {
-		return p, 0, false
+		return p, false
 	}
 	b, fields, delimiter := s.Buf[s.Pos:s.End], s.fields, s.d.delimiter[0]
 	for p < len(b) && (b[p] != s.d.quote || s.d.quote == 0) {
@@ -196,12 +199,12 @@ func (s *scanner) bareFields(p int) (next, end int, ok bool) {
 		fields = append(fields, field{start: start, end: p})
 		if b[p] != delimiter {
 			s.fields = fields
-			return p, p, true
+			return p, true
 		}
 		p++
 	}
 	s.fields = fields
-	return p, 0, false
+	return p, false
 }
 
 // field reads the field at p and returns where it ends: at a delimiter, a line end or the end of the input.

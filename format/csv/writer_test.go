@@ -34,11 +34,19 @@ func write(t testing.TB, o csv.WriterOptions, s *record.Schema, batches ...*reco
 	return out.String()
 }
 
-// cases C011, C083, C085: every type, through a file and back
+// cases C011, C083, C085: every type, through a file and back.
 func TestRoundTrip(t *testing.T) {
 	for _, o := range []csv.WriterOptions{
-		{}, {Null: `\N`}, {Null: "NULL"}, {Null: "0"}, {NoHeader: true}, {Dialect: csv.Dialect{Delimiter: ";"}}, {Dialect: csv.Dialect{Delimiter: "\t"}},
-		{Dialect: csv.Dialect{Delimiter: "||", Quote: "'"}}, {Dialect: csv.Dialect{Delimiter: "-"}}, {Dialect: csv.Dialect{Delimiter: "0"}},
+		{},
+		{Null: `\N`},
+		{Null: "NULL"},
+		{Null: "0"},
+		{NoHeader: true},
+		{Dialect: csv.Dialect{Delimiter: ";"}},
+		{Dialect: csv.Dialect{Delimiter: "\t"}},
+		{Dialect: csv.Dialect{Delimiter: "||", Quote: "'"}},
+		{Dialect: csv.Dialect{Delimiter: "-"}},
+		{Dialect: csv.Dialect{Delimiter: "0"}},
 	} {
 		b := connectortest.Batch("d", connectortest.Cases()...)
 		s := b.Schema
@@ -64,7 +72,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// cases C083, C085: what is quoted, and that another reader gets the same text
+// cases C083, C085: what is quoted, and that another reader gets the same text.
 func TestQuoting(t *testing.T) {
 	values := []string{
 		"", "a", " a", "a ", "a,b", "a\"b", "a\nb", "a\rb", "\t", `\.`, `\N`, "NULL", "#x", "$~d$~", "a;b|c", "\ufeffx", `\`, "é", "'", "\x00", "-", "1",

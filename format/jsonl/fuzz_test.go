@@ -24,7 +24,7 @@ func FuzzReader(f *testing.F) {
 	}
 	half := regexp.MustCompile(`\\u[dD][89a-fA-F]`)
 	f.Fuzz(func(t *testing.T, in string) {
-		for _, line := range strings.Split(in, "\n") {
+		for line := range strings.SplitSeq(in, "\n") {
 			var members map[string]json.RawMessage
 			err := json.Unmarshal([]byte(line), &members)
 			good := err == nil && members != nil && utf8.ValidString(line) && !strings.Contains(strings.ReplaceAll(line, " ", ""), strings.Repeat("[", 900))

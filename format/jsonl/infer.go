@@ -2,6 +2,7 @@ package jsonl
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -51,8 +52,8 @@ func (i *Inference) Scan(r io.Reader, limit int64) (whole bool, err error) {
 		if atLimit && (!ok || l.open) {
 			var one [1]byte
 			n, err := io.ReadFull(r, one[:])
-			if n > 0 || (err != nil && err != io.EOF) { //nolint:errorlint // ReadFull returns it bare
-				return false, eofIsFine(err)
+			if n > 0 || !errors.Is(err, io.EOF) {
+				return false, err
 			}
 			limited.N, atLimit = 1, false
 		}
@@ -69,13 +70,6 @@ func (i *Inference) Scan(r io.Reader, limit int64) (whole bool, err error) {
 		}
 		l.consume()
 	}
-}
-
-func eofIsFine(err error) error {
-	if err == io.EOF { //nolint:errorlint // ReadFull returns it bare
-		return nil
-	}
-	return err
 }
 
 // line looks at a line, first at its syntax, so that one with a mistake at its end leaves no trace.

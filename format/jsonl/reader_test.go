@@ -78,7 +78,7 @@ func read(t testing.TB, o jsonl.Options, in string) (rows []string, rejects []re
 	return rows, rejects, err
 }
 
-// cases C024, C089, C090: types, and that nothing is lost
+// cases C024, C089, C090: types, and that nothing is lost.
 func TestTypes(t *testing.T) {
 	for in, want := range map[string]string{
 		`1|-5|null|9223372036854775807`:    "int64",
@@ -138,7 +138,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// case C024
+// case C024.
 func TestLiterals(t *testing.T) {
 	in := `{"id":9007199254740993,"big":18446744073709551615,"d":0.12345678901234567890123,"t":"1.0","j":{"x":1.00,"y":[1e2]}}` + "\n"
 	s := infer(t, jsonl.InferOptions{Types: map[string]string{"j": "json"}}, in)
@@ -148,7 +148,7 @@ func TestLiterals(t *testing.T) {
 	}
 }
 
-// case C089: null in one file, text in the next; quoted never becomes a number
+// case C089: null in one file, text in the next; quoted never becomes a number.
 func TestInferenceOverInputs(t *testing.T) {
 	s := infer(t, jsonl.InferOptions{}, "{\"u\":null}\n", "{\"u\":\"x\",\"w\":\"007\"}\n")
 	if got := types(s); got != "u:text w:text" {
@@ -156,7 +156,7 @@ func TestInferenceOverInputs(t *testing.T) {
 	}
 }
 
-// case C089: a key that comes late adds a column; what came before keeps its schema; sizes do not matter
+// case C089: a key that comes late adds a column; what came before keeps its schema; sizes do not matter.
 func TestLateKey(t *testing.T) {
 	in := "{\"a\":1}\n{\"a\":2,\"n\":null}\n{\"a\":3,\"b\":\"x\",\"b\":5,\"c\":{\"k\":[1]}}\n{\"c\":\"y\",\"b\":18446744073709551616,\"a\":4}\n{\"b\":\"5\"}\n"
 	s := infer(t, jsonl.InferOptions{}, "{\"a\":1}\n")
@@ -190,7 +190,7 @@ func TestLateKey(t *testing.T) {
 	}
 }
 
-// case C089: 10,000 whole numbers, then an object: the row is set aside, named by line, column and value
+// case C089: 10,000 whole numbers, then an object: the row is set aside, named by line, column and value.
 func TestLateContradiction(t *testing.T) {
 	var b strings.Builder
 	for i := range 10_000 {
@@ -217,7 +217,7 @@ func TestLateContradiction(t *testing.T) {
 	}
 }
 
-// case C090: equal keys, halves of surrogate pairs, depth, bad bytes
+// case C090: equal keys, halves of surrogate pairs, depth, bad bytes.
 func TestBadRows(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	in := strings.Join([]string{
@@ -259,7 +259,7 @@ func TestBadRows(t *testing.T) {
 	}
 }
 
-// case C088: a line of 40 MB passes, one over the limit is an error with its line, and never the end
+// case C088: a line of 40 MB passes, one over the limit is an error with its line, and never the end.
 func TestLongLines(t *testing.T) {
 	long := strings.Repeat("x", 40<<20)
 	in := "{\"s\":\"a\"}\n{\"s\":\"" + long + "\"}\n{\"s\":\"c\"}\n"
@@ -289,7 +289,7 @@ func TestArrayFile(t *testing.T) {
 	}
 }
 
-// case C087: an input that breaks off is no end
+// case C087: an input that breaks off is no end.
 func TestBreaksOff(t *testing.T) {
 	r, err := jsonl.NewReader(io.MultiReader(strings.NewReader("{\"a\":1}\n{\"a\""), iotest.ErrReader(io.ErrUnexpectedEOF)), jsonl.Options{})
 	if err != nil {
@@ -359,7 +359,7 @@ func TestInferenceOfABeginning(t *testing.T) {
 	}
 }
 
-// clause S7: from every offset exactly the following rows come
+// clause S7: from every offset exactly the following rows come.
 func TestResume(t *testing.T) {
 	in := "\xef\xbb\xbf{\"a\":1}\r\n\n  \n{\"a\":2,\n{\"a\":3}\n{\"a\":4,\"b\":1}\n{\"a\":5}"
 	r, err := jsonl.NewReader(strings.NewReader(in), jsonl.Options{})

@@ -54,7 +54,10 @@ const bom = "\xef\xbb\xbf"
 
 // SkipBOM goes over a byte order mark; at the beginning of the input only.
 func (w *Window) SkipBOM() {
-	for w.End < len(bom) && w.More() {
+	for w.End < len(bom) {
+		if !w.More() {
+			break
+		}
 	}
 	if bytes.HasPrefix(w.Buf[:w.End], []byte(bom)) {
 		w.Pos = len(bom)

@@ -13,7 +13,7 @@ import (
 	"github.com/leatdata/leat/record"
 )
 
-// case C081: look-alikes are no numbers
+// case C081: look-alikes are no numbers.
 func TestLookAlikesAreNoNumbers(t *testing.T) {
 	for _, s := range []string{
 		"", "-", "+49", "00501", "-01", "-0", "1e5", "1E5", "NaN", "12345678901234567890", "9223372036854775808", "-9223372036854775809",
@@ -42,7 +42,7 @@ func TestIntLimits(t *testing.T) {
 	}
 }
 
-// case C081: whatever is accepted is printed back as the same decimal value
+// case C081: whatever is accepted is printed back as the same decimal value.
 func TestFloatPrintsBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.StringMatching(`-?(0|[1-9][0-9]{0,18})(\.[0-9]{1,19})?`).Draw(t, "s")
@@ -141,7 +141,7 @@ func TestTimestampsAgreeWithRecord(t *testing.T) {
 	}
 }
 
-// case C024: a JSON number is a float only where the float is the same number
+// case C024: a JSON number is a float only where the float is the same number.
 func TestJSONFloats(t *testing.T) {
 	for s, want := range map[string]bool{
 		"1e5": true, "1E+5": true, "1.10": true, "-0": true, "-0.0": true, "0.30000000000000004": true, "1e-8": true, "1.5e300": true, "5e-324": true,

@@ -150,5 +150,5 @@ func IsCanonicalTimestamp(b []byte) bool {
 			return false
 		}
 	}
-	return b[dateWidth] == 'T' && !(fraction && b[end-1] == '0')
+	return b[dateWidth] == 'T' && (!fraction || b[end-1] != '0')
 }
