@@ -118,7 +118,8 @@ func classify(pg *pgconn.PgError) (class connector.Class, code, hint string) {
 	case "42501":
 		return connector.ClassPermanent, "postgres.privilege", or("leat check names the missing privileges and the GRANT for each")
 	case "25006":
-		return connector.ClassPermanent, "postgres.read_only", or("a source may only read; a sink needs the primary: target_session_attrs=read-write")
+		return connector.ClassPermanent, "postgres.read_only",
+			or("a source may only read; a sink needs the primary: target_session_attrs=read-write")
 	case "57014":
 		return connector.ClassTransient, "postgres.timeout", or("raise statement_timeout")
 	case "40001", "40P01", "55P03", "72000", "26000", "42P05":
