@@ -40,7 +40,7 @@ const bigSize = 10 << 30
 func bigCSV(leat string) job {
 	j := job{
 		name: "csv-10gb", title: "One CSV of 10 GB",
-		note: "Memory must not grow with the file.",
+		note: "Memory must not grow with the file.", most: 1,
 		contenders: func(dir string) []contender {
 			return []contender{{name: "leat, to JSON Lines", command: leat + " copy --restart --state " + dir + "/state " + dir + "/in.csv jsonl:- > /dev/null"}}
 		},

@@ -31,6 +31,7 @@ type job struct {
 	prepare    func(ctx context.Context, dir string) (string, error) // returns what the data is, in words
 	contenders func(dir string) []contender
 	note       string
+	most       int // rounds at the most; 0: as asked for
 }
 
 // measured is one run of one contender.
@@ -90,6 +91,9 @@ func runJob(ctx context.Context, b *strings.Builder, j job, rounds int) error {
 	data, err := j.prepare(ctx, dir)
 	if err != nil {
 		return err
+	}
+	if j.most > 0 {
+		rounds = min(rounds, j.most)
 	}
 	cs := j.contenders(dir)
 	results := make([][]measured, len(cs))
