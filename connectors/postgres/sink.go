@@ -57,6 +57,9 @@ var (
 	_ connector.Named         = (*Sink)(nil)
 )
 
+// maxKept is how large a buffer is kept for the next batch.
+const maxKept = 16 << 20
+
 // closeTimeout bounds what Close waits for the server.
 const closeTimeout = 5 * time.Second
 
@@ -141,7 +144,8 @@ func (s *Sink) connect(ctx context.Context) error {
 // power; they end with the transaction, so that a pooler's next user does not see them.
 const beginSQL = `BEGIN;
 SET LOCAL client_min_messages = warning; SET LOCAL bytea_output = hex; SET LOCAL DateStyle = 'ISO, YMD'; SET LOCAL TimeZone = 'UTC';
-SET LOCAL IntervalStyle = postgres; SET LOCAL extra_float_digits = 3; SET CONSTRAINTS ALL DEFERRED;
+SET LOCAL IntervalStyle = postgres; SET LOCAL extra_float_digits = 3; SET LOCAL statement_timeout = 0;
+SET CONSTRAINTS ALL DEFERRED;
 SELECT set_config('synchronous_commit', CASE v WHEN 'off' THEN 'on' ELSE v END, true) FROM current_setting('synchronous_commit') v`
 
 // begin opens a transaction where none is open.
@@ -166,6 +170,9 @@ func (s *Sink) Write(ctx context.Context, b *record.Batch) error {
 		return err
 	}
 	bad, err := s.write(ctx, b)
+	if cap(s.buf) > maxKept {
+		s.buf = nil
+	}
 	if err != nil {
 		if _, known := errors.AsType[*connector.Error](err); !known {
 			err = s.cfg.wrap("writing "+b.Schema.Dataset, err)

@@ -137,7 +137,7 @@ func (f *faultyNet) untouched() bool {
 // A run of two commits, in which the connection is lost at message 0, then at message 1, and so on until a run is untouched; each
 // time a new generation goes on from what the target says. Nothing is lost and nothing doubled, in any mode.
 // clauses E5, E8
-// cases C012, C063
+// case C063
 func TestSinkConnectionLostAtEveryStep(t *testing.T) {
 	outcomes := 0
 	for _, mode := range []connector.WriteMode{connector.Append, connector.Upsert, connector.Replace} {
