@@ -450,15 +450,16 @@ func TestUnreadable(t *testing.T) {
 // A long list of files rides on few batches, and still every row is covered once.
 func TestManyFiles(t *testing.T) {
 	dir := t.TempDir()
-	const files = 400
+	const files = 100
+	pad := strings.Repeat("p", 20_000)
 	for i := range files {
-		put(t, dir, fmt.Sprintf("part-%04d-%s.csv", i, strings.Repeat("n", 60)), fmt.Sprintf("id\n%d\n%d\n", 2*i, 2*i+1))
+		put(t, dir, fmt.Sprintf("part-%04d-%s.csv", i, strings.Repeat("n", 100)), fmt.Sprintf("id,pad\n%d,%s\n%d,%s\n", 2*i, pad, 2*i+1, pad))
 	}
 	cfg := file.NewSource(dir + "/*.csv")
 	ctx := context.Background()
 	var last record.Position
 	rows, positions := 0, 0
-	for {
+	for done := false; !done; {
 		src, err := cfg.Open(connectortest.Env(t))
 		if err != nil {
 			t.Fatal(err)
@@ -470,24 +471,18 @@ func TestManyFiles(t *testing.T) {
 		if err := src.Start(ctx, start); err != nil {
 			t.Fatal(err)
 		}
-		open := 0
-		for {
+		open := 0 // rows that no position covers
+		for range 70 {
 			b, err := src.Read(ctx, connector.Limit{Rows: 1})
-			if errors.Is(err, io.EOF) {
-				if open != 0 || rows != 2*files || positions > 20 {
-					t.Errorf("%d rows, %d of them behind the last of %d positions", rows, open, positions)
-				}
-				if err := src.Close(ctx); err != nil {
-					t.Error(err)
-				}
-				return
+			if done = errors.Is(err, io.EOF); done {
+				break
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, r := range connectortest.Rows(b) {
-				if want := fmt.Sprintf(`{"id":%d}`, rows+open); r != want {
-					t.Fatalf("row %s, want %s", r, want)
+				if want := fmt.Sprintf(`{"id":%d,"pad":"%s"}`, rows+open, pad); r != want {
+					t.Fatalf("row %.20s, want %.20s", r, want)
 				}
 				open++
 			}
@@ -496,5 +491,14 @@ func TestManyFiles(t *testing.T) {
 				rows, open = rows+open, 0
 			}
 		}
+		if done && open > 0 {
+			t.Errorf("%d rows are behind the last position", open)
+		}
+		if err := src.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	if rows != 2*files || positions < 2 || positions > 20 {
+		t.Errorf("%d rows, %d positions", rows, positions)
 	}
 }

@@ -35,7 +35,7 @@ func (s *source) Check(ctx context.Context) ([]connector.Probe, error) {
 		f.Close() //nolint:errcheck // it was only opened
 		total += e.Size
 	}
-	probes := []connector.Probe{{Name: "files", Detail: fmt.Sprintf("%d files, %d bytes", len(list), total)}}
+	probes := []connector.Probe{{Name: "files", Detail: counted(len(list), total)}}
 	look := &source{cfg: s.cfg, env: s.env}
 	defer look.Close(ctx) //nolint:errcheck // nothing stays open
 	if err := look.ensure(ctx); err != nil {
@@ -45,6 +45,13 @@ func (s *source) Check(ctx context.Context) ([]connector.Probe, error) {
 		probes = append(probes, connector.Probe{Name: "columns of " + d.name, Detail: describe(d)})
 	}
 	return probes, nil
+}
+
+func counted(files int, bytes int64) string {
+	if files == 1 {
+		return fmt.Sprintf("1 file, %d bytes", bytes)
+	}
+	return fmt.Sprintf("%d files, %d bytes", files, bytes)
 }
 
 // describe lists columns and types.
@@ -71,7 +78,9 @@ func failed(name string, err error) connector.Probe {
 // Check implements connector.Checker: does the folder exist, and may files be made in it.
 func (s *sink) Check(context.Context) ([]connector.Probe, error) {
 	if s.cfg.std() {
-		return []connector.Probe{{Name: "output", Detail: "standard output is written as rows come; what was written before a failure stays"}}, nil
+		return []connector.Probe{{
+			Name: "output", Detail: "standard output is written as rows come; what was written before a failure stays",
+		}}, nil
 	}
 	dir := s.dir()
 	info, err := os.Stat(dir)
@@ -85,7 +94,9 @@ func (s *sink) Check(context.Context) ([]connector.Probe, error) {
 	case !info.IsDir():
 		return []connector.Probe{{Name: "folder", Status: connector.Fail, Detail: dir + " is no folder", Fix: "choose another path"}}, nil
 	case !writable(dir, info):
-		return []connector.Probe{{Name: "folder", Status: connector.Fail, Detail: "no right to make files in " + dir, Fix: "chmod u+w " + dir}}, nil
+		return []connector.Probe{{
+			Name: "folder", Status: connector.Fail, Detail: "no right to make files in " + dir, Fix: "chmod u+w " + dir,
+		}}, nil
 	}
 	return []connector.Probe{{Name: "folder", Detail: dir + " can be written"}}, nil
 }

@@ -22,9 +22,9 @@ func Definition() connector.Definition {
 	return connector.Definition{
 		Name:  "file",
 		Title: "Files",
-		Doc: "Reads and writes CSV, JSON Lines, Parquet and Arrow IPC files, one or many, compressed or not, and standard input and output " +
-			"(csv:-, jsonl:-). Types are found in the data without losing a value, or declared. Files appear as a whole when the run ends; " +
-			"a source goes on at the exact row.",
+		Doc: "Reads and writes CSV, JSON Lines, Parquet and Arrow IPC files, one or many, compressed or not, and standard input and " +
+			"output (csv:-, jsonl:-). Types are found in the data without losing a value, or declared. Files appear as a whole when the " +
+			"run ends; a source goes on at the exact row.",
 		Schemes:    slices.Sorted(maps.Keys(schemes())),
 		Extensions: extensions(),
 		Source:     func() connector.SourceConfig { return NewSource("") },
@@ -35,10 +35,10 @@ func Definition() connector.Definition {
 
 // Place is what source and sink have in common.
 type Place struct {
-	Path        string `leat:"path,required" doc:"the file, a pattern, or a folder (with a slash at the end); - is standard input or output" example:"data/*.csv.gz"`
+	Path        string `leat:"path,required" doc:"a file, a pattern, or a folder/; -: standard input or output" example:"data/*.csv"`
 	Format      string `leat:"format" doc:"what the files are; empty: as their names say" enum:"|csv|jsonl|parquet|arrow"`
-	Compression string `leat:"compression" doc:"how they are compressed; auto: as the content (or the name) says" enum:"auto|none|gzip|zstd"`
-	Delimiter   string `leat:"delimiter" doc:"CSV: what stands between fields; tab, comma, semicolon, pipe and space may be named; empty: found in the data where only one fits, else a comma" example:";"`
+	Compression string `leat:"compression" doc:"auto: as the content or the name says" enum:"auto|none|gzip|zstd"`
+	Delimiter   string `leat:"delimiter" doc:"CSV: such as ; or tab, semicolon, pipe, space; empty: the only one that fits, or a comma"`
 	Quote       string `leat:"quote" doc:"CSV: what quotes fields; none: nothing does" example:"'"`
 	Header      bool   `leat:"header" doc:"CSV: the first row has the column names"`
 
@@ -48,22 +48,22 @@ type Place struct {
 // SourceConfig is the configuration of a source. Make it with [NewSource].
 type SourceConfig struct {
 	Place
-	Escape        string            `leat:"escape" doc:"CSV: what takes away the meaning of a quote inside quotes; empty: only a doubled quote does"`
+	Escape        string            `leat:"escape" doc:"CSV: what escapes a quote inside quotes; empty: only another quote does"`
 	Comment       string            `leat:"comment" doc:"CSV: lines that begin with it are skipped; empty: none" example:"#"`
 	Names         []string          `leat:"names" doc:"CSV: the columns of files without header; empty: col_1, col_2 …"`
-	Encoding      string            `leat:"encoding" doc:"text encoding, by its name on the web; a byte order mark wins" example:"windows-1252"`
+	Encoding      string            `leat:"encoding" doc:"of the text; a byte order mark wins" example:"windows-1252"`
 	Null          []string          `leat:"null" doc:"CSV: text without quotes that is NULL; not given: the empty text" example:"NULL,\\N"`
-	Ragged        string            `leat:"ragged" doc:"CSV: a row with too few or too many fields is a bad row (reject), which stops the run or is set aside as the pipeline says, or always stops it (fail)" enum:"reject|fail"`
+	Ragged        string            `leat:"ragged" doc:"CSV: with too few or too many fields: a bad row, or the end" enum:"reject|fail"`
 	Union         bool              `leat:"union" doc:"CSV: files may lack columns that others have; they are NULL there"`
 	Types         map[string]string `leat:"types" doc:"declared column types" example:"id:int64,price:decimal(12,2)"`
-	Infer         string            `leat:"infer" doc:"what is looked at to find types: auto: 16 MiB, all: everything, none: nothing (CSV: text, JSON Lines: documents)" enum:"auto|all|none"`
+	Infer         string            `leat:"infer" doc:"what types are found in: 16 MiB, all, or nothing" enum:"auto|all|none"`
 	Dataset       string            `leat:"dataset" doc:"the dataset's name; empty: as the file or folder is called"`
-	Datasets      string            `leat:"datasets" doc:"one: all files are one dataset; per_file: each name is its own" enum:"one|per_file"`
+	Datasets      string            `leat:"datasets" doc:"all files are one dataset, or each name its own" enum:"one|per_file"`
 	Only          []string          `leat:"only" doc:"with per_file: read only these datasets"`
 	Columns       []string          `leat:"columns" doc:"read only these columns, in this order"`
 	Key           []string          `leat:"key" doc:"the columns that identify a row" example:"id"`
 	MaxLine       int64             `leat:"max_line" doc:"longest row of CSV and JSON Lines, in bytes"`
-	DuplicateKeys string            `leat:"duplicate_keys" doc:"JSON Lines: of equal keys in a row the last one counts, or the row is set aside" enum:"last|reject"`
+	DuplicateKeys string            `leat:"duplicate_keys" doc:"JSON Lines: the last counts, or the row is set aside" enum:"last|reject"`
 
 	Stdin io.Reader // what - reads; nil: standard input
 }
@@ -112,7 +112,8 @@ func (p *Place) folder() bool {
 		return false
 	}
 	_, e, _ := named(p.Path)
-	return strings.HasSuffix(p.Path, "/") || strings.HasSuffix(p.Path, `\`) || p.Path == "." || p.Path == ".." || (e.format == "" && p.Format != "" && !p.scheme)
+	slash := strings.HasSuffix(p.Path, "/") || strings.HasSuffix(p.Path, `\`)
+	return slash || p.Path == "." || p.Path == ".." || (e.format == "" && p.Format != "" && !p.scheme)
 }
 
 // format is what files of the place are: by option, scheme or name; empty: their own names say.
@@ -169,7 +170,8 @@ func (c *SourceConfig) validate() error {
 	}
 	if c.Encoding != "" {
 		if _, err := htmlindex.Get(c.Encoding); err != nil {
-			return configError(fmt.Errorf("encoding %q is not known", c.Encoding), "common ones are utf-8, utf-16le, windows-1252, iso-8859-15, gbk, shift_jis")
+			return configError(fmt.Errorf("encoding %q is not known", c.Encoding),
+				"common ones are utf-8, utf-16le, windows-1252, iso-8859-15, gbk, shift_jis")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Types)) {
@@ -179,9 +181,10 @@ func (c *SourceConfig) validate() error {
 	}
 	switch {
 	case len(c.Names) > 0 && c.Header:
-		return configError(errors.New("names are for files without header"), "say header=false, or leave names out; columns chooses columns")
+		return configError(errors.New("names are for files without header"), "say header=false, or use columns to choose columns")
 	case c.std() && c.Infer == "all":
-		return configError(errors.New("standard input can't be looked at as a whole before it is read"), "declare types, or say infer=auto")
+		return configError(errors.New("standard input can't be looked at as a whole before it is read"),
+			"declare types, or say infer=auto")
 	case c.std() && c.Format == formatParquet:
 		return configError(errors.New("standard input can't be Parquet, whose index stands at the end"), "write it to a file first")
 	case len(c.Only) > 0 && c.Datasets != "per_file":
@@ -196,7 +199,9 @@ func (c *SourceConfig) validate() error {
 }
 
 func (c *SourceConfig) dialect() csv.Dialect {
-	return csv.Dialect{Delimiter: delimiter(c.Delimiter), Quote: c.Quote, Escape: c.Escape, Comment: c.Comment, MaxRow: c.MaxLine}
+	return csv.Dialect{
+		Delimiter: delimiter(c.Delimiter), Quote: c.Quote, Escape: c.Escape, Comment: c.Comment, MaxRow: c.MaxLine,
+	}
 }
 
 // Identity implements connector.SourceConfig.
@@ -204,7 +209,8 @@ func (c *SourceConfig) Identity() map[string]string {
 	id := c.Place.identity()
 	maps.Copy(id, map[string]string{
 		"escape": c.Escape, "comment": c.Comment, "names": strings.Join(c.Names, ","), "encoding": c.Encoding, "ragged": c.Ragged,
-		"union": strconv.FormatBool(c.Union), "infer": c.Infer, "dataset": c.Dataset, "datasets": c.Datasets, "only": strings.Join(c.Only, ","),
+		"union": strconv.FormatBool(c.Union), "infer": c.Infer, "dataset": c.Dataset, "datasets": c.Datasets,
+		"only":    strings.Join(c.Only, ","),
 		"columns": strings.Join(c.Columns, ","), "key": strings.Join(c.Key, ","), "duplicate_keys": c.DuplicateKeys,
 	})
 	if c.Null != nil {
@@ -218,7 +224,8 @@ func (c *SourceConfig) Identity() map[string]string {
 
 func (p *Place) identity() map[string]string {
 	return map[string]string{
-		"path": p.Path, "format": p.Format, "compression": p.Compression, "delimiter": p.Delimiter, "quote": p.Quote, "header": strconv.FormatBool(p.Header),
+		"path": p.Path, "format": p.Format, "compression": p.Compression, "delimiter": p.Delimiter, "quote": p.Quote,
+		"header": strconv.FormatBool(p.Header),
 	}
 }
 

@@ -49,7 +49,7 @@ func (c *SourceConfig) datasets(list []entry) ([]*dataset, error) {
 		d.files = append(d.files, i)
 		switch f := c.format(e.Path); {
 		case f == "":
-			return nil, configError(fmt.Errorf("the name %q does not say what the file is", e.Path), "say format=csv, jsonl, parquet or arrow")
+			return nil, configError(fmt.Errorf("the name %q does not say what it is", e.Path), "say format=csv, jsonl, parquet or arrow")
 		case f != d.format:
 			return nil, configError(fmt.Errorf("%s and %s are of different formats, and one dataset", list[d.files[0]].Path, e.Path),
 				"read them with a pattern each, or say datasets=per_file")
@@ -125,7 +125,8 @@ func (s *source) prepareCSV(ctx context.Context, d *dataset) error {
 	if d.full == nil {
 		return &connector.Error{
 			Class: connector.ClassPermanent, Code: "file.empty", Doing: "reading " + s.files[d.files[0]].Path,
-			Err: errors.New("there is no row, and so there are no columns"), Hint: "a CSV file needs a header; without one say header=false and names=A,B,C",
+			Err:  errors.New("there is no row, and so there are no columns"),
+			Hint: "a CSV file needs a header; without one say header=false and names=A,B,C",
 		}
 	}
 	d.expected = inf.Columns()
@@ -283,7 +284,8 @@ func (s *source) packed(d *dataset, i int) (format.Reader, *opened, error) {
 		r, err = arrowipc.NewReader(o.text, d.name)
 	case o.at == nil:
 		err = &connector.Error{
-			Class: connector.ClassConfig, Code: "file.config", Err: errors.New("a Parquet file can be read only from a disk and not compressed as a whole"),
+			Class: connector.ClassConfig, Code: "file.config",
+			Err:  errors.New("a Parquet file can be read only from a disk and not compressed as a whole"),
 			Hint: "decompress it first: Parquet compresses its own pages",
 		}
 	default:
@@ -367,7 +369,7 @@ func (s *source) reader(d *dataset, i int) (format.Reader, *opened, error) {
 
 func (s *source) csvReader(d *dataset, text io.Reader) (format.Reader, error) {
 	o := csv.Options{
-		Dialect: d.dialect, Dataset: d.name, NoHeader: !s.cfg.Header, Null: s.cfg.Null, SetAside: s.cfg.Ragged == "reject", Schema: d.schema,
+		Dialect: d.dialect, Dataset: d.name, NoHeader: !s.cfg.Header, Null: s.cfg.Null, SetAside: s.cfg.Ragged != "fail", Schema: d.schema,
 		Declared: declared(s.cfg.Types), Union: s.cfg.Union, Sampled: !d.whole,
 	}
 	if len(s.cfg.Names) > 0 {

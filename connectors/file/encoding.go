@@ -102,7 +102,8 @@ func (d *decoder) fill() {
 	d.out = d.buf[:nDst]
 	if at := d.replaced(d.in[:nSrc]); at >= 0 {
 		d.failure = &connector.Error{
-			Class: connector.ClassPermanent, Code: "file.encoding", Err: fmt.Errorf("byte %d is not valid %s", d.offset+int64(at), d.c.name),
+			Class: connector.ClassPermanent, Code: "file.encoding",
+			Err:  fmt.Errorf("byte %d is not valid %s", d.offset+int64(at), d.c.name),
 			Hint: "say the right encoding, such as encoding=windows-1252",
 		}
 	}

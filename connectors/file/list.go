@@ -134,32 +134,35 @@ func match(dir string, parts []string, found func(string)) error {
 		}
 	}
 	for _, e := range entries {
-		name := path.Join(dir, e.Name())
-		isDir := e.IsDir()
-		if e.Type()&fs.ModeSymlink != 0 {
-			if info, err := os.Stat(filepath.FromSlash(name)); err == nil {
-				isDir = info.IsDir() && parts[0] != "**" // links may go round in circles
-			}
+		if e.Name()[0] == '.' && parts[0][0] != '.' {
+			continue // hidden
 		}
-		fits, err := path.Match(parts[0], e.Name())
-		if err != nil {
-			return fmt.Errorf("pattern %q: %w", parts[0], err)
-		}
-		hidden := e.Name()[0] == '.' && parts[0][0] != '.'
-		switch {
-		case hidden:
-		case isDir && parts[0] == "**":
-			err = match(name, parts, found)
-		case isDir && fits && len(parts) > 1:
-			err = match(name, parts[1:], found)
-		case !isDir && fits && len(parts) == 1:
-			found(filepath.FromSlash(name))
-		case !isDir && parts[0] == "**" && len(parts) == 1:
-			found(filepath.FromSlash(name))
-		}
-		if err != nil {
+		if err := matchEntry(dir, e, parts, found); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// matchEntry is match for one entry of a folder.
+func matchEntry(dir string, e fs.DirEntry, parts []string, found func(string)) error {
+	name, deep := path.Join(dir, e.Name()), parts[0] == "**"
+	isDir := e.IsDir()
+	if e.Type()&fs.ModeSymlink != 0 {
+		if info, err := os.Stat(filepath.FromSlash(name)); err == nil {
+			isDir = info.IsDir() && !deep // links may go round in circles
+		}
+	}
+	fits, err := path.Match(parts[0], e.Name())
+	switch {
+	case err != nil:
+		return fmt.Errorf("pattern %q: %w", parts[0], err)
+	case isDir && deep:
+		return match(name, parts, found)
+	case isDir && fits && len(parts) > 1:
+		return match(name, parts[1:], found)
+	case !isDir && (fits || deep) && len(parts) == 1:
+		found(filepath.FromSlash(name))
 	}
 	return nil
 }

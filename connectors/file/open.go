@@ -146,13 +146,18 @@ func (c *SourceConfig) compressionOf(name string, head []byte) string {
 	switch {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		return compressGzip
-	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}), len(head) == headSize && head[0]&0xf0 == 0x50 && bytes.Equal(head[1:], []byte{0x2a, 0x4d, 0x18}):
+	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}), skippable(head):
 		return compressZstd
 	case len(head) == 0:
 		_, _, said := named(name)
 		return said
 	}
 	return compressNone
+}
+
+// skippable reports whether a zstd frame begins that holds no data.
+func skippable(head []byte) bool {
+	return len(head) == headSize && head[0]&0xf0 == 0x50 && bytes.Equal(head[1:], []byte{0x2a, 0x4d, 0x18})
 }
 
 // zstdMemory bounds what a zstd file may ask for.
@@ -173,7 +178,8 @@ func (o *opened) decompress(compression string, empty bool) error {
 		if empty {
 			return fmt.Errorf("reading zstd: %w", io.ErrUnexpectedEOF)
 		}
-		z, err := zstd.NewReader(o.text, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(zstdMemory))
+		z, err := zstd.NewReader(o.text, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxMemory(zstdMemory))
 		if err != nil {
 			return fmt.Errorf("reading zstd: %w", err)
 		}

@@ -165,7 +165,8 @@ func (s *sink) write(b *record.Batch) error {
 	if b.Truncate || slices.ContainsFunc(b.Ops, func(op record.Op) bool { return op != record.Insert }) {
 		return &connector.Error{
 			Class: connector.ClassConfig, Code: "file.changes", Doing: "writing " + s.cfg.Path, Dataset: name,
-			Err: errors.New("a file takes new rows only, no updates and deletes"), Hint: "write to a database, such as sqlite:FILE or duckdb:FILE",
+			Err:  errors.New("a file takes new rows only, no updates and deletes"),
+			Hint: "write to a database, such as sqlite:FILE or duckdb:FILE",
 		}
 	}
 	o := s.outputs[name]
@@ -299,7 +300,9 @@ func typeRules() []connector.TypeRule {
 		{Native: "JSON: values of several kinds", Kind: record.JSON, Read: true, Note: "the document is kept"},
 	}
 	for k := record.Bool; k <= record.Map; k++ {
-		rules = append(rules, connector.TypeRule{Native: "CSV: text form", Kind: k, Write: true, Note: "exact when the type is declared on reading"})
+		rules = append(rules, connector.TypeRule{
+			Native: "CSV: text form", Kind: k, Write: true, Note: "exact when the type is declared on reading",
+		})
 	}
 	return rules
 }

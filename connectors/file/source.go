@@ -187,7 +187,7 @@ func (s *source) restore(saved record.Position) (position, error) {
 		case e.stream() || now.stream():
 			return p, positionError("file.stream", "%s is a pipe or a device, which can't be read again", e.Path)
 		case now != e:
-			return p, positionError("file.changed", "%s changed since: it had %d bytes and has %d, or was written to", e.Path, e.Size, now.Size)
+			return p, positionError("file.changed", "%s changed: it had %d bytes and has %d, or was written to", e.Path, e.Size, now.Size)
 		}
 	}
 	if slices.Equal(p.Files, s.files) {

@@ -78,7 +78,8 @@ func (s *scanner) notUTF8() error {
 	at := s.invalid()
 	return &connector.Error{
 		Class: connector.ClassPermanent, Code: "csv.encoding", Hint: encodingHint,
-		Err: fmt.Errorf("line %d (byte %d): byte %#02x is not valid UTF-8", s.line()+countLines(s.row()[:at]), s.Offset()+int64(at), s.row()[at]),
+		Err: fmt.Errorf("line %d (byte %d): byte %#02x is not valid UTF-8", s.line()+countLines(s.row()[:at]), s.Offset()+int64(at),
+			s.row()[at]),
 	}
 }
 

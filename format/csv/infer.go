@@ -187,8 +187,8 @@ func (c *candidates) value(b []byte) {
 	}
 }
 
-func (c candidates) dataType() arrow.DataType {
-	switch {
+func (c *candidates) dataType() arrow.DataType {
+	switch c := *c; {
 	case c&someValue == 0:
 		return arrow.BinaryTypes.String
 	case c&asBool != 0:

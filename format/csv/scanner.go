@@ -208,32 +208,28 @@ func (s *scanner) bareFields(p int) (next int, ended bool) {
 }
 
 // field reads the field at p and returns where it ends: at a delimiter, a line end or the end of the input.
-func (s *scanner) field(p int) (int, bool) {
+func (s *scanner) field(p int) (next int, ok bool) {
 	if s.Pos+p == s.End && !s.More() && s.Err != nil {
 		return p, false
 	}
 	f := field{start: p}
-	if s.d.quote != 0 && s.Pos+p < s.End && s.Buf[s.Pos+p] == s.d.quote {
-		var ok bool
+	quoted := s.d.quote != 0 && s.Pos+p < s.End && s.Buf[s.Pos+p] == s.d.quote
+	if quoted {
 		if f, p, ok = s.quoted(p); !ok {
 			return p, false
 		}
-		after := p
-		if p, ok = s.bare(p); !ok {
-			return p, false
-		}
-		if p > after && s.problem == "" {
-			s.problem, s.problemAt = "text behind a closing quote", after
-		}
-	} else {
-		var ok bool
-		if p, ok = s.bare(p); !ok {
-			return p, false
-		}
-		f.end = p
+	}
+	if next, ok = s.bare(p); !ok {
+		return next, false
+	}
+	switch {
+	case !quoted:
+		f.end = next
+	case next > p && s.problem == "":
+		s.problem, s.problemAt = "text behind a closing quote", p
 	}
 	s.fields = append(s.fields, f)
-	return p, true
+	return next, true
 }
 
 // bare goes to the next delimiter, line end or the end of the input.
@@ -261,46 +257,43 @@ func (s *scanner) bare(p int) (int, bool) {
 
 // quoted reads a field whose opening quote is at p; next is behind the closing one.
 func (s *scanner) quoted(p int) (f field, next int, ok bool) {
-	f, s.quotes = field{start: p + 1, quoted: true}, true
 	opened := p
-	p++
+	f, s.quotes = field{start: p + 1, quoted: true}, true
+	for p++; ; p += 2 {
+		if p, ok = s.mark(p); !ok {
+			s.unclosed(opened)
+			return f, p, false
+		}
+		b := s.Buf[s.Pos:s.End]
+		last := p+1 == len(b)
+		switch {
+		case b[p] == s.d.escape && s.d.escape != 0:
+			if last {
+				s.unclosed(opened)
+				return f, p, false
+			}
+		case last || b[p+1] != s.d.quote:
+			f.end = p
+			return f, p + 1, true
+		}
+		f.escaped = true
+	}
+}
+
+// mark goes to the next quote or escape, and sees to it that the byte behind it, which says what it means, is in the buffer if there is
+// one.
+func (s *scanner) mark(p int) (next int, ok bool) {
 	for {
 		b := s.Buf[s.Pos:s.End]
 		i := s.indexQuote(b[p:])
-		if i < 0 || (p+i+1 == len(b) && !s.EOF) { // the byte behind a quote says what it means
-			if i < 0 {
-				p = len(b)
-			} else {
-				p += i
-			}
-			if s.More() {
-				continue
-			}
-			if s.Err != nil {
-				return f, p, false
-			}
-			if i < 0 {
-				s.unclosed(opened)
-				return f, p, false
-			}
-			b, i = s.Buf[s.Pos:s.End], 0
+		if i >= 0 && (p+i+1 < len(b) || s.EOF) {
+			return p + i, true
 		}
-		p += i
-		hasNext := p+1 < len(b)
-		switch {
-		case b[p] == s.d.escape && s.d.escape != 0:
-			if !hasNext {
-				s.unclosed(opened)
-				return f, p, false
-			}
-			f.escaped = true
-			p += 2
-		case hasNext && b[p+1] == s.d.quote:
-			f.escaped = true
-			p += 2
-		default:
-			f.end = p
-			return f, p + 1, true
+		if p = len(b); i >= 0 {
+			p--
+		}
+		if !s.More() && (i < 0 || s.Err != nil) {
+			return p, false
 		}
 	}
 }
@@ -317,7 +310,11 @@ func (s *scanner) indexQuote(b []byte) int {
 	return -1
 }
 
+// unclosed is the error of a quote without an end, unless the input broke off.
 func (s *scanner) unclosed(opened int) {
+	if s.Err != nil {
+		return
+	}
 	line := s.line() + s.rowLinesInside(opened)
 	s.Err = &connector.Error{
 		Class: connector.ClassPermanent, Code: codeUnclosed,

@@ -192,8 +192,8 @@ func Float(dst []byte, f float64) []byte {
 	if rest == 0 {
 		return dst
 	}
-	dst = append(dst, '.', byte('0'+rest/100_000), byte('0'+rest/10_000%10), byte('0'+rest/1_000%10), byte('0'+rest/100%10), byte('0'+rest/10%10),
-		byte('0'+rest%10))
+	dst = append(dst, '.', byte('0'+rest/100_000), byte('0'+rest/10_000%10), byte('0'+rest/1_000%10), byte('0'+rest/100%10),
+		byte('0'+rest/10%10), byte('0'+rest%10))
 	for dst[len(dst)-1] == '0' {
 		dst = dst[:len(dst)-1]
 	}
@@ -244,7 +244,8 @@ func Timestamp(dst []byte, v int64, zoned bool) []byte {
 	}
 	s := uint32(clock / microsPerSecond)
 	h, m, s := s/3600, s/60%60, s%60
-	dst = append(Date(dst, days), 'T', byte('0'+h/10), byte('0'+h%10), ':', byte('0'+m/10), byte('0'+m%10), ':', byte('0'+s/10), byte('0'+s%10))
+	dst = append(Date(dst, days), 'T', byte('0'+h/10), byte('0'+h%10), ':', byte('0'+m/10), byte('0'+m%10), ':',
+		byte('0'+s/10), byte('0'+s%10))
 	if zoned {
 		return append(dst, 'Z')
 	}
