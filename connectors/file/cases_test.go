@@ -502,3 +502,49 @@ func TestManyFiles(t *testing.T) {
 		t.Errorf("%d rows, %d positions", rows, positions)
 	}
 }
+
+// A pipe with a name is read once; it can't be resumed.
+func TestPipe(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close() //nolint:errcheck // only read
+	name := fmt.Sprintf("/dev/fd/%d", r.Fd())
+	if _, err := os.Stat(name); err != nil {
+		return // this system has no such names
+	}
+	if _, err := w.WriteString("id,v\n1,a\n2,b\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cfg := file.NewSource(name)
+	cfg.Format, cfg.Dataset = "csv", "d"
+	ctx := context.Background()
+	open := func() connector.Source {
+		src, err := cfg.Open(connectortest.Env(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { src.Close(ctx) }) //nolint:errcheck // only read
+		return src
+	}
+	src := open()
+	origin, err := src.(connector.Originator).ResolveOrigin(ctx) //nolint:forcetypeassert // a test
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := src.Start(ctx, connector.SourceStart{From: connector.From{Origin: connector.Initialised, Position: origin}}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := src.Read(ctx, connector.Limit{Rows: 10})
+	if err != nil || !slices.Equal(connectortest.Rows(b), []string{`{"id":1,"v":"a"}`, `{"id":2,"v":"b"}`}) {
+		t.Errorf("%v, %v", b, err)
+	}
+	err = open().Start(ctx, connector.SourceStart{From: connector.From{Origin: connector.Resume, Attempt: 1, Position: b.Position}})
+	if code(t, err) != "file.stream" {
+		t.Error(err)
+	}
+}

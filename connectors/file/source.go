@@ -149,7 +149,7 @@ func (s *source) Start(ctx context.Context, start connector.SourceStart) error {
 	}
 	var at place
 	if !start.From.Position.Zero() {
-		p, err := s.restore(start.From.Position)
+		p, err := s.restore(start.From)
 		if err != nil {
 			return err
 		}
@@ -170,9 +170,9 @@ func (s *source) Start(ctx context.Context, start connector.SourceStart) error {
 	return s.seek(at)
 }
 
-// restore takes the list of files from a position; every one must be as it was.
-func (s *source) restore(saved record.Position) (position, error) {
-	p, err := decodePosition(saved)
+// restore takes the list of files from a position; every one must be as it was. A pipe can only be begun.
+func (s *source) restore(from connector.From) (position, error) {
+	p, err := decodePosition(from.Position)
 	if err != nil {
 		return p, err
 	}
@@ -184,6 +184,7 @@ func (s *source) restore(saved record.Position) (position, error) {
 		switch {
 		case err != nil:
 			return p, positionError("file.gone", "%s can't be read any more: %w", e.Path, err)
+		case e.stream() && now.stream() && from.Origin != connector.Resume:
 		case e.stream() || now.stream():
 			return p, positionError("file.stream", "%s is a pipe or a device, which can't be read again", e.Path)
 		case now != e:
