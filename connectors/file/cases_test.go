@@ -430,7 +430,7 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// case C064: an unreadable file and a path that is no file, each one clear message.
+// An unreadable file and a path that is no file, each one clear message.
 func TestUnreadable(t *testing.T) {
 	dir := t.TempDir()
 	path := put(t, dir, "a.csv", "id\n1\n")

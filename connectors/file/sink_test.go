@@ -59,7 +59,7 @@ func finish(t testing.TB, snk connector.Sink) {
 	}
 }
 
-// clauses E8, E16; case C063: nothing is visible before the end; what a killed run left goes at the next start of the same lane, and of
+// clauses E8, E16: nothing is visible before the end; what a killed run left goes at the next start of the same lane, and of
 // no other.
 func TestAppears(t *testing.T) {
 	dir := t.TempDir()

@@ -396,3 +396,16 @@ func TestResume(t *testing.T) {
 		}
 	}
 }
+
+// case C025: a zero character is part of the text; what a sink does with it is up to its policy.
+func TestZeroCharacter(t *testing.T) {
+	in := `{"t":"x\u0000y"}` + "\n"
+	r, err := jsonl.NewReader(strings.NewReader(in), jsonl.Options{Schema: infer(t, jsonl.InferOptions{}, in)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := r.Next(format.Want{})
+	if err != nil || string(record.AppendText(nil, b.Rows.Column(0), 0)) != "x\x00y" || types(b.Schema) != "t:text" {
+		t.Errorf("%v, %v", b, err)
+	}
+}

@@ -16,7 +16,7 @@ import (
 	"github.com/leatdata/leat/record"
 )
 
-// Every type, through a file and back, as strict JSON.
+// case C010: every type, through a file and back; each line is strict JSON, NaN and infinities too.
 func TestRoundTrip(t *testing.T) {
 	b := connectortest.Batch("d", connectortest.Cases()...)
 	var out bytes.Buffer

@@ -39,7 +39,7 @@ func TestPrintsAsRecord(t *testing.T) {
 	}
 }
 
-// case C010: floats keep their digits.
+// Floats keep their digits.
 func TestFloats(t *testing.T) {
 	check := func(f float64) {
 		if got, want := string(value.Float(nil, f)), string(record.AppendFloat(nil, f, 64)); got != want {
