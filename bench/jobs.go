@@ -42,7 +42,8 @@ func bigCSV(leat string) job {
 		name: "csv-10gb", title: "One CSV of 10 GB",
 		note: "Memory must not grow with the file.", most: 1,
 		contenders: func(dir string) []contender {
-			return []contender{{name: "leat, to JSON Lines", command: leat + " copy --restart --state " + dir + "/state " + dir + "/in.csv jsonl:- > /dev/null"}}
+			return []contender{{name: "leat, to JSON Lines", command: leat + " copy --restart --state " + dir + "/state " +
+				dir + "/in.csv jsonl:- > /dev/null"}}
 		},
 	}
 	j.rows = 91_000_000 // about 118 bytes each: what fits into the size
@@ -61,7 +62,7 @@ func writeCSV(path string, rows, limit int64) (size int64, err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	w := bufio.NewWriterSize(f, 1<<20)
-	rnd := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // data, not secrets
+	rnd := rand.New(rand.NewPCG(1, 2))
 	line := append(make([]byte, 0, 256), "id,qty,price,amount,name,active,created,note\n"...)
 	for i := int64(0); ; i++ {
 		if _, err := w.Write(line); err != nil {
@@ -80,7 +81,8 @@ func appendLine(line []byte, i int64, rnd *rand.Rand) []byte {
 	line = strconv.AppendInt(line, rnd.Int64N(1000), 10)
 	line = append(line, ',')
 	line = strconv.AppendFloat(line, float64(rnd.Int64N(1_000_000))/1000, 'f', -1, 64)
-	line = fmt.Appendf(line, ",%d.%02d,customer name number %d,%t,2026-01-%02dT%02d:%02d:%02d,", rnd.Int64N(100_000), rnd.Int64N(100), rnd.Int64N(1_000_000),
+	line = fmt.Appendf(line, ",%d.%02d,customer name number %d,%t,2026-01-%02dT%02d:%02d:%02d,", rnd.Int64N(100_000),
+		rnd.Int64N(100), rnd.Int64N(1_000_000),
 		rnd.IntN(2) == 0, 1+rnd.IntN(28), rnd.IntN(24), rnd.IntN(60), rnd.IntN(60))
 	if rnd.IntN(10) == 0 {
 		return append(line, '\n')
@@ -100,9 +102,12 @@ func postgresCopy(leat string) job {
 			if url == "" {
 				return "", errors.New("LEAT_TEST_POSTGRES is not set: dev/services run -- make bench-jobs")
 			}
-			sql := "drop table if exists bench_src, bench_dst; create unlogged table bench_src " + create + "; insert into bench_src select i, i % 1000, i * 0.37, " +
-				"i * 0.31, 'customer name number ' || i, 'C' || i % 5000, i % 3 = 0, timestamptz '2026-01-01Z' + i * interval '1 second', " +
-				"jsonb_build_object('n', i, 't', 'text ' || i % 100), md5(i::text)::uuid from generate_series(1, " + strconv.Itoa(rows) + ") i; " +
+			sql := "drop table if exists bench_src, bench_dst; create unlogged table bench_src " + create +
+				"; insert into bench_src select i, i % 1000, i * 0.37, " +
+				"i * 0.31, 'customer name number ' || i, 'C' || i % 5000, i % 3 = 0, timestamptz '2026-01-01Z' + i * " +
+				"interval '1 second', " +
+				"jsonb_build_object('n', i, 't', 'text ' || i % 100), md5(i::text)::uuid from generate_series(1, " +
+				strconv.Itoa(rows) + ") i; " +
 				"alter table bench_src add primary key (id); analyze bench_src"
 			out, err := exec.CommandContext(ctx, "bash", "-c", psql+" -c \""+sql+"\"").CombinedOutput()
 			if err != nil {
@@ -115,11 +120,13 @@ func postgresCopy(leat string) job {
 			return []contender{
 				{
 					name: "psql, binary COPY piped", reset: reset,
-					command: psql + " -c 'copy bench_src to stdout (format binary)' | " + psql + " -c 'copy bench_dst from stdin (format binary)'",
+					command: psql + " -c 'copy bench_src to stdout (format binary)' | " + psql +
+						" -c 'copy bench_dst from stdin (format binary)'",
 				},
 				{
 					name: "leat", reset: reset,
-					command: leat + " copy --restart --state " + dir + "/state --mode append '" + url + "&table=bench_src' '" + url + "&table=bench_dst'",
+					command: leat + " copy --restart --state " + dir + "/state --mode append '" + url +
+						"&table=bench_src' '" + url + "&table=bench_dst'",
 				},
 			}
 		},

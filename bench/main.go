@@ -73,7 +73,7 @@ func run(ctx context.Context, leat, only string, rounds int, out string) error {
 		fmt.Print(b.String())
 		return nil
 	}
-	return os.WriteFile(out, []byte(b.String()), 0o644) //nolint:gosec // a page of the documentation
+	return os.WriteFile(out, []byte(b.String()), 0o644)
 }
 
 func header(b *strings.Builder) {
@@ -103,7 +103,8 @@ func runJob(ctx context.Context, b *strings.Builder, j job, rounds int) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
-			fmt.Fprintf(os.Stderr, "%s round %d %-24s wall %.2fs cpu %.2fs rss %d MB\n", j.name, r+1, c.name, m.wall.Seconds(), m.cpu.Seconds(), m.rss>>20)
+			fmt.Fprintf(os.Stderr, "%s round %d %-24s wall %.2fs cpu %.2fs rss %d MB\n", j.name, r+1, c.name,
+				m.wall.Seconds(), m.cpu.Seconds(), m.rss>>20)
 			results[i] = append(results[i], m)
 		}
 	}
@@ -113,7 +114,8 @@ func runJob(ctx context.Context, b *strings.Builder, j job, rounds int) error {
 	for i, c := range cs {
 		m := median(results[i])
 		low, high := spread(results[i])
-		fmt.Fprintf(b, "| %s | %.2f | %.2f–%.2f | %.2f | %.2f | %s | %d | %.2f |\n", c.name, m.wall.Seconds(), low.Seconds(), high.Seconds(),
+		fmt.Fprintf(b, "| %s | %.2f | %.2f–%.2f | %.2f | %.2f | %s | %d | %.2f |\n", c.name, m.wall.Seconds(), low.Seconds(),
+			high.Seconds(),
 			m.cpu.Seconds(), float64(m.cpu.Microseconds())/float64(j.rows), thousands(float64(j.rows)/m.wall.Seconds()), m.rss>>20,
 			m.wall.Seconds()/base.Seconds())
 	}

@@ -114,7 +114,8 @@ func sinkProperties() object {
 		},
 		"bad_rows":   ref("bad_rows"),
 		"transforms": ref("transforms"),
-		"deletes": enum("What happens to rows that are gone from the source, found by comparing all keys after each run; needs mode upsert.",
+		"deletes": enum("What happens to rows that are gone from the source, found by comparing all keys after each run; "+
+			"needs mode upsert.",
 			DeletesKeep, DeletesHard, DeletesSoft),
 	}
 }

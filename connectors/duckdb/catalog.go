@@ -73,7 +73,8 @@ func (d *db) relations(ctx context.Context, c *SourceConfig) ([]*relation, error
 		r := &relation{dataset: name, query: strings.TrimRight(strings.TrimSpace(c.Query), ";"), rows: -1}
 		return []*relation{r}, d.describe(ctx, c, r)
 	}
-	found, err := d.rows(ctx, `SELECT schema_name, table_name, 't', estimated_size::VARCHAR, coalesce(comment, '') FROM duckdb_tables() WHERE NOT internal AND NOT temporary
+	found, err := d.rows(ctx, `SELECT schema_name, table_name, 't', estimated_size::VARCHAR, coalesce(comment, '') FROM
+		duckdb_tables() WHERE NOT internal AND NOT temporary
 		UNION ALL SELECT schema_name, view_name, 'v', '-1', '' FROM duckdb_views() WHERE NOT internal AND NOT temporary`)
 	if err != nil {
 		return nil, wrap(err, "listing the tables", "", "")
@@ -98,7 +99,8 @@ func (d *db) relations(ctx context.Context, c *SourceConfig) ([]*relation, error
 	chosen, err := sqlgen.Select(names, patterns)
 	if err != nil {
 		return nil, &connector.Error{
-			Class: connector.ClassConfig, Code: "duckdb.missing", Doing: "duckdb: selecting tables in " + c.Path, Err: err, Hint: "leat discover shows the tables",
+			Class: connector.ClassConfig, Code: "duckdb.missing", Doing: "duckdb: selecting tables in " + c.Path, Err: err,
+			Hint: "leat discover shows the tables",
 		}
 	}
 	out := make([]*relation, len(chosen))

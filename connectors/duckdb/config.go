@@ -109,7 +109,8 @@ func (c *SourceConfig) Contract() (connector.SourceContract, error) {
 // Identity implements connector.SourceConfig.
 func (c *SourceConfig) Identity() map[string]string {
 	return map[string]string{
-		"path": c.Path, "table": c.Table, "tables": strings.Join(c.Tables, ","), "query": c.Query, "columns": strings.Join(c.Columns, ","), "where": c.Where,
+		"path": c.Path, "table": c.Table, "tables": strings.Join(c.Tables, ","), "query": c.Query,
+		"columns": strings.Join(c.Columns, ","), "where": c.Where,
 	}
 }
 
@@ -130,11 +131,13 @@ func wrap(err error, doing, dataset, hint string) error {
 	if err == nil {
 		return nil
 	}
-	var known *connector.Error
-	if errors.As(err, &known) {
+	if _, known := errors.AsType[*connector.Error](err); known {
 		return err
 	}
-	e := &connector.Error{Class: connector.ClassPermanent, Code: "duckdb.error", Doing: "duckdb: " + doing, Dataset: dataset, Err: err, Hint: hint}
+	e := &connector.Error{
+		Class: connector.ClassPermanent, Code: "duckdb.error", Doing: "duckdb: " + doing, Dataset: dataset,
+		Err: err, Hint: hint,
+	}
 	msg := err.Error()
 	switch {
 	case strings.Contains(msg, "Could not set lock"):

@@ -230,7 +230,8 @@ func parseClock(s string) (int64, error) {
 
 // toDuck turns a column of the vocabulary into what is handed to DuckDB.
 func toDuck(arr arrow.Array, transfer arrow.DataType) (arrow.Array, error) {
-	if ext, ok := arr.(array.ExtensionArray); ok && plainCopy(ext.Storage().DataType(), transfer) && ext.DataType().ID() == arrow.EXTENSION &&
+	if ext, ok := arr.(array.ExtensionArray); ok && plainCopy(ext.Storage().DataType(), transfer) &&
+		ext.DataType().ID() == arrow.EXTENSION &&
 		transfer.ID() == arrow.STRING {
 		return ext.Storage(), nil
 	}
@@ -382,8 +383,7 @@ func writeMoment(b array.Builder, arr arrow.Array, i int) error {
 		if !ok {
 			return unexpected(b, arr)
 		}
-		from, to := a.DataType().(*arrow.TimestampType).Unit, b.Type().(*arrow.TimestampType).Unit //nolint:forcetypeassert // by construction
-		v, err := rescale(int64(a.Value(i)), from, to)
+		v, err := rescale(int64(a.Value(i)), unitOf(a.DataType()), unitOf(b.Type()))
 		if err != nil {
 			return err
 		}
@@ -395,16 +395,24 @@ func writeMoment(b array.Builder, arr arrow.Array, i int) error {
 	case *array.Time64Builder:
 		switch a := arr.(type) {
 		case *array.Time64:
-			v, err := rescale(int64(a.Value(i)), a.DataType().(*arrow.Time64Type).Unit, arrow.Microsecond) //nolint:forcetypeassert // by construction
+			v, err := rescale(int64(a.Value(i)), unitOf(a.DataType()), arrow.Microsecond)
 			b.Append(arrow.Time64(v))
 			return err
 		case *array.Time32:
-			v, err := rescale(int64(a.Value(i)), a.DataType().(*arrow.Time32Type).Unit, arrow.Microsecond) //nolint:forcetypeassert // by construction
+			v, err := rescale(int64(a.Value(i)), unitOf(a.DataType()), arrow.Microsecond)
 			b.Append(arrow.Time64(v))
 			return err
 		}
 	}
 	return unexpected(b, arr)
+}
+
+// unitOf returns the unit of a time or timestamp.
+func unitOf(dt arrow.DataType) arrow.TimeUnit {
+	if t, ok := dt.(arrow.TemporalWithUnit); ok {
+		return t.TimeUnit()
+	}
+	return arrow.Microsecond
 }
 
 // rescale changes the unit of a count, exactly or not at all.

@@ -4,8 +4,10 @@ package duckdb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -51,8 +53,10 @@ func (x *set) keyText(rb arrow.RecordBatch, i int) (string, error) {
 	for _, k := range x.schema.Key {
 		if rb.Column(k).IsNull(i) {
 			return "", &connector.Error{
-				Class: connector.ClassPermanent, Code: "duckdb.null_key", Doing: "duckdb: writing rows", Dataset: x.dataset, Column: rb.ColumnName(k),
-				Err: fmt.Errorf("a row has no value in the key"), Hint: "choose a key whose columns are never null, or filter such rows out",
+				Class: connector.ClassPermanent, Code: "duckdb.null_key", Doing: "duckdb: writing rows", Dataset: x.dataset,
+				Column: rb.ColumnName(k),
+				Err:    errors.New("a row has no value in the key"),
+				Hint:   "choose a key whose columns are never null, or filter such rows out",
 			}
 		}
 		at := len(b)
@@ -190,7 +194,7 @@ func (st *stretch) stage(ctx context.Context, d *db, name string, rows []outcome
 }
 
 // pickRows hands over the chosen rows of a batch, from the image after the change or, for keys that moved, from the one before.
-func (x *set) pickRows(b *record.Batch, rows []outcome, cols []int, moved bool) (arrow.RecordBatch, error) { //nolint:revive // two images
+func (x *set) pickRows(b *record.Batch, rows []outcome, cols []int, moved bool) (arrow.RecordBatch, error) {
 	wanted := map[int]bool{}
 	for _, o := range rows {
 		if o.moved == moved {
@@ -315,7 +319,7 @@ func (x *set) lookUp(ctx context.Context, d *db, key arrow.RecordBatch) ([]arrow
 		if err != nil {
 			return nil, err
 		}
-		casts[i] = "CAST(t." + ident(x.schema.Columns.Field(i).Name) + " AS " + transfer + ") AS c" + fmt.Sprint(i)
+		casts[i] = "CAST(t." + ident(x.schema.Columns.Field(i).Name) + " AS " + transfer + ") AS c" + strconv.Itoa(i)
 	}
 	sql := "CREATE OR REPLACE TEMP TABLE _leat_held AS SELECT " + strings.Join(casts, ", ") + " FROM " + x.into.sql() + " t, " + viewName +
 		" v WHERE " + strings.Join(conds, " AND ")

@@ -34,7 +34,8 @@ func (s *sink) tableOf(dataset string) (table, error) {
 	parts := record.SplitName(dataset)
 	t := table{schema: mainSchema, name: parts[len(parts)-1]}
 	if len(parts) > 2 {
-		return t, configError(fmt.Errorf("dataset %q has %d parts, a DuckDB table has a schema and a name", dataset, len(parts)), "give it another name with a route")
+		return t, configError(fmt.Errorf("dataset %q has %d parts, a DuckDB table has a schema and a name", dataset,
+			len(parts)), "give it another name with a route")
 	}
 	if len(parts) == 2 && parts[0] != "public" {
 		t.schema = parts[0]
@@ -68,7 +69,8 @@ func (s *sink) set(ctx context.Context, schema *record.Schema) (*set, error) {
 	}
 	for _, o := range s.order {
 		if strings.EqualFold(o.target.schema, t.schema) && strings.EqualFold(o.target.name, t.name) {
-			return nil, configError(fmt.Errorf("datasets %q and %q would both be the table %s, whose name has no case", o.dataset, schema.Dataset, t.sql()),
+			return nil, configError(fmt.Errorf("datasets %q and %q would both be the table %s, whose name has no case",
+				o.dataset, schema.Dataset, t.sql()),
 				"give one of them another name with a route")
 		}
 	}
@@ -144,7 +146,8 @@ func (s *sink) create(ctx context.Context, x *set) error {
 		if c.native != "VARCHAR" || f.Type.ID() == arrow.STRING {
 			continue
 		}
-		if err := s.db.exec(ctx, "COMMENT ON COLUMN "+x.into.sql()+"."+ident(f.Name)+" IS "+literal(typePrefix+record.FormatType(f.Type))); err != nil {
+		if err := s.db.exec(ctx, "COMMENT ON COLUMN "+x.into.sql()+"."+ident(f.Name)+" IS "+
+			literal(typePrefix+record.FormatType(f.Type))); err != nil {
 			return wrap(err, "writing down the type of column "+f.Name, x.dataset, "")
 		}
 	}
@@ -155,7 +158,8 @@ func literal(text string) string { return `'` + strings.ReplaceAll(text, `'`, `'
 
 // columns returns the columns of a table and their types; nil: there is no such table.
 func (d *db) columns(ctx context.Context, t table) ([][]string, error) {
-	rows, err := d.rows(ctx, `SELECT column_name, data_type FROM duckdb_columns() WHERE lower(schema_name) = lower($1) AND lower(table_name) = lower($2)
+	rows, err := d.rows(ctx, `SELECT column_name, data_type FROM duckdb_columns() WHERE lower(schema_name) = lower($1) AND
+		lower(table_name) = lower($2)
 		ORDER BY column_index`, t.schema, t.name)
 	return rows, wrap(err, "reading the columns", t.name, "")
 }
@@ -163,7 +167,8 @@ func (d *db) columns(ctx context.Context, t table) ([][]string, error) {
 // unique reports whether a constraint of the table is on exactly these columns.
 func (d *db) unique(ctx context.Context, t table, key []string) (bool, error) {
 	rows, err := d.rows(ctx, `SELECT array_to_string(list_sort(constraint_column_names), chr(31)) FROM duckdb_constraints()
-		WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND lower(schema_name) = lower($1) AND lower(table_name) = lower($2)`, t.schema, t.name)
+		WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND
+		lower(schema_name) = lower($1) AND lower(table_name) = lower($2)`, t.schema, t.name)
 	if err != nil {
 		return false, wrap(err, "reading the constraints", t.name, "")
 	}
@@ -301,7 +306,8 @@ func (x *set) accept(b *record.Batch, mode connector.WriteMode) error {
 	if mode != connector.Upsert {
 		for _, op := range b.Ops {
 			if op == record.Update || op == record.Delete {
-				return configError(fmt.Errorf("dataset %s: mode %s takes only new rows, and there is an %s", x.dataset, mode, op), "use --mode upsert")
+				return configError(fmt.Errorf("dataset %s: mode %s takes only new rows, and there is an %s", x.dataset, mode,
+					op), "use --mode upsert")
 			}
 		}
 	}
@@ -331,7 +337,8 @@ func (x *set) handOver(rb arrow.RecordBatch, cols []int) (arrow.RecordBatch, err
 		a, err := toDuck(rb.Column(i), x.columns[i].transfer)
 		if err != nil {
 			return nil, &connector.Error{
-				Class: connector.ClassPermanent, Code: "duckdb.value", Doing: "duckdb: writing rows", Dataset: x.dataset, Column: rb.ColumnName(i), Err: err,
+				Class: connector.ClassPermanent, Code: "duckdb.value", Doing: "duckdb: writing rows", Dataset: x.dataset,
+				Column: rb.ColumnName(i), Err: err,
 			}
 		}
 		arrays[n] = a

@@ -87,7 +87,8 @@ type saved struct {
 }
 
 func (s *sink) progressRow(ctx context.Context) (*saved, error) {
-	rows, err := s.db.rows(ctx, `SELECT run, fence::VARCHAR, coalesce(progress, '') FROM `+progressTable+` WHERE pipeline = $1 AND lane = $2`,
+	rows, err := s.db.rows(ctx, `SELECT run, fence::VARCHAR, coalesce(progress, '') FROM `+progressTable+` WHERE pipeline =
+		$1 AND lane = $2`,
 		s.start.Pipeline, s.start.Lane)
 	if err != nil {
 		return nil, wrap(err, "reading the saved progress", "", "")
@@ -102,13 +103,15 @@ func (s *sink) progressRow(ctx context.Context) (*saved, error) {
 // claim raises the fence, or finds that a later owner has been here.
 func (s *sink) claim(ctx context.Context, row *saved) error {
 	if row == nil {
-		return wrap(s.db.exec(ctx, `INSERT INTO `+progressTable+` VALUES ($1, $2, '', $3, NULL, now())`, s.start.Pipeline, s.start.Lane, s.start.Fence),
+		return wrap(s.db.exec(ctx, `INSERT INTO `+progressTable+` VALUES ($1, $2, '', $3, NULL, now())`, s.start.Pipeline,
+			s.start.Lane, s.start.Fence),
 			"claiming the lane", "", "")
 	}
 	if row.fence > s.start.Fence {
 		return s.fenced(row.fence)
 	}
-	return wrap(s.db.exec(ctx, `UPDATE `+progressTable+` SET fence = $3 WHERE pipeline = $1 AND lane = $2`, s.start.Pipeline, s.start.Lane, s.start.Fence),
+	return wrap(s.db.exec(ctx, `UPDATE `+progressTable+` SET fence = $3 WHERE pipeline = $1 AND lane = $2`, s.start.Pipeline,
+		s.start.Lane, s.start.Fence),
 		"claiming the lane", "", "")
 }
 
@@ -231,7 +234,8 @@ func (s *sink) saveProgress(ctx context.Context, p record.Progress) error {
 	if err != nil {
 		return fmt.Errorf("duckdb: encoding the progress: %w", err)
 	}
-	n, err := s.db.affected(ctx, `UPDATE `+progressTable+` SET run = $3, progress = $4, updated = now() WHERE pipeline = $1 AND lane = $2 AND fence = $5`,
+	n, err := s.db.affected(ctx, `UPDATE `+progressTable+` SET run = $3, progress = $4, updated = now() WHERE pipeline = $1
+		AND lane = $2 AND fence = $5`,
 		s.start.Pipeline, s.start.Lane, p.Run, string(data), s.start.Fence)
 	if err != nil {
 		return wrap(err, "saving the progress", "", "")
@@ -295,7 +299,8 @@ type shadow struct {
 }
 
 func (s *sink) shadows(ctx context.Context) ([]shadow, error) {
-	rows, err := s.db.rows(ctx, `SELECT schema_name, table_name, coalesce(comment, '') FROM duckdb_tables() WHERE starts_with(table_name, $1) ORDER BY 1, 2`,
+	rows, err := s.db.rows(ctx, `SELECT schema_name, table_name, coalesce(comment, '') FROM duckdb_tables() WHERE
+		starts_with(table_name, $1) ORDER BY 1, 2`,
 		s.shadowPrefix())
 	if err != nil {
 		return nil, wrap(err, "listing unfinished replacements", "", "")

@@ -141,7 +141,8 @@ func (s *source) seek(ctx context.Context, from mark) error {
 		return err
 	}
 	if s.rels[s.at].stored && s.count != from.Rows {
-		return positionError(fmt.Errorf("dataset %s had %d rows when it was begun and has %d now, so that row ids may mean other rows", from.DuckDB, from.Rows, s.count))
+		return positionError(fmt.Errorf("dataset %s had %d rows when it was begun and has %d now, so that row ids may mean "+
+			"other rows", from.DuckDB, from.Rows, s.count))
 	}
 	if s.row, s.emitted = from.Row, true; !s.rels[s.at].stored {
 		s.next()
@@ -170,7 +171,7 @@ func readMark(p record.Position) (mark, error) {
 }
 
 // Compare implements connector.Positions.
-func (s *source) Compare(a, b record.Position) (int, bool) {
+func (*source) Compare(a, b record.Position) (int, bool) {
 	x, errX := readMark(a)
 	y, errY := readMark(b)
 	switch {
@@ -196,7 +197,7 @@ func boolInt(b bool) int {
 }
 
 // Migrate implements connector.Positions.
-func (s *source) Migrate(p record.Position) (record.Position, error) {
+func (*source) Migrate(p record.Position) (record.Position, error) {
 	_, err := readMark(p)
 	return p, err
 }
@@ -255,9 +256,6 @@ func (s *source) Read(ctx context.Context, want connector.Limit) (*record.Batch,
 	}
 	return nil, io.EOF
 }
-
-// firstSpan is how many row ids the first page of a table covers where the wanted size leaves it open.
-const firstSpan = 8192
 
 // readStored reads the next page of a table; nil: there was nothing in it.
 func (s *source) readStored(ctx context.Context, want connector.Limit) (*record.Batch, error) {
@@ -412,7 +410,8 @@ func (s *source) collect(rd array.RecordReader, r *relation, rows, skip int) (*r
 		}
 		if err != nil {
 			return nil, &connector.Error{
-				Class: connector.ClassPermanent, Code: "duckdb.value", Doing: "duckdb: reading rows", Dataset: r.dataset, Column: f.Name, Err: err,
+				Class: connector.ClassPermanent, Code: "duckdb.value", Doing: "duckdb: reading rows", Dataset: r.dataset,
+				Column: f.Name, Err: err,
 				Hint: "leave the column out with columns=, or cast it in a query",
 			}
 		}

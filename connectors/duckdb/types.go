@@ -20,8 +20,8 @@ func typeRules() []connector.TypeRule {
 	read := func(native string, k record.Kind, note string) connector.TypeRule {
 		return connector.TypeRule{Native: native, Kind: k, Read: true, Note: note}
 	}
-	write := func(native string, k record.Kind, note string) connector.TypeRule {
-		return connector.TypeRule{Native: native, Kind: k, Write: true, Note: note}
+	text := func(k record.Kind, note string) connector.TypeRule {
+		return connector.TypeRule{Native: "VARCHAR", Kind: k, Write: true, Note: note}
 	}
 	return []connector.TypeRule{
 		both("BOOLEAN", record.Bool, ""), both("TINYINT", record.Int8, ""), both("SMALLINT", record.Int16, ""),
@@ -30,19 +30,22 @@ func typeRules() []connector.TypeRule {
 		both("FLOAT", record.Float32, "NaN and infinities too"), both("DOUBLE", record.Float64, "NaN and infinities too"),
 		both("DECIMAL(p,s)", record.Decimal, "up to 38 digits; wider ones are written as VARCHAR"),
 		read("HUGEINT, UHUGEINT, BIGNUM", record.Numeric, ""),
-		write("VARCHAR", record.Numeric, "exact text; cast the column to decimal(p,s) to get a number"),
+		text(record.Numeric, "exact text; cast the column to decimal(p,s) to get a number"),
 		both("VARCHAR", record.String, ""), both("BLOB", record.Binary, ""), both("UUID", record.UUID, ""),
 		both("JSON", record.JSON, "byte for byte"), both("ENUM", record.Enum, "labels in order; without labels: VARCHAR"),
-		read("BIT", record.Bits, ""), write("VARCHAR", record.Bits, "digits 0 and 1: DuckDB has no empty bit string"),
-		write("VARCHAR", record.Network, ""), write("VARCHAR", record.Foreign, "the text form of the source"),
+		read("BIT", record.Bits, ""), text(record.Bits, "digits 0 and 1: DuckDB has no empty bit string"),
+		text(record.Network, ""), text(record.Foreign, "the text form of the source"),
 		both("DATE", record.Date, "infinities too"), both("TIME", record.Time, "microseconds; finer ones are checked"),
 		both("TIMESTAMP", record.Timestamp, "zone-less, microseconds, infinities too"),
 		both("TIMESTAMP_S, TIMESTAMP_MS, TIMESTAMP_NS", record.Timestamp, "zone-less, in their units"),
 		both("TIMESTAMP WITH TIME ZONE", record.Timestamp, "instants, microseconds, infinities too"),
 		both("INTERVAL", record.Interval, "months, days and microseconds"),
-		write("VARCHAR", record.Duration, "ISO 8601"), read("TIME WITH TIME ZONE", record.Foreign, ""),
+		text(record.Duration, "ISO 8601"), read("TIME WITH TIME ZONE", record.Foreign, ""),
 		both("T[]", record.List, ""), read("T[n]", record.List, ""),
-		{Native: "T[]", Kind: record.Array, Write: true, Fidelity: connector.Checked, Note: "as many dimensions as the column declares; lower bounds must be 1"},
+		{
+			Native: "T[]", Kind: record.Array, Write: true, Fidelity: connector.Checked,
+			Note: "as many dimensions as the column declares; lower bounds must be 1",
+		},
 		both("STRUCT", record.Struct, ""), both("MAP", record.Map, ""), read("UNION and others", record.Foreign, "text form"),
 	}
 }
@@ -243,7 +246,7 @@ func labels(params string) []string {
 }
 
 // fieldOf makes a column of the vocabulary.
-func fieldOf(name, native string, nullable bool) (f arrow.Field, transfer string, err error) { //nolint:revive // a fact, not a switch
+func fieldOf(name, native string, nullable bool) (f arrow.Field, transfer string, err error) {
 	d, err := parseDuck(native)
 	if err != nil {
 		return f, "", err
@@ -252,7 +255,10 @@ func fieldOf(name, native string, nullable bool) (f arrow.Field, transfer string
 	if err != nil {
 		return f, "", err
 	}
-	return record.WithNative(arrow.Field{Name: name, Type: dt, Nullable: nullable}, record.Native{System: "duckdb", Type: native}), transfer, nil
+	return record.WithNative(arrow.Field{Name: name, Type: dt, Nullable: nullable}, record.Native{
+		System: "duckdb",
+		Type:   native,
+	}), transfer, nil
 }
 
 // column is how a type is created and how its values travel.
@@ -285,32 +291,20 @@ func asText(why string) column {
 // viaText hands the canonical text to DuckDB, which casts it.
 func viaText(native string) column { return column{native: native, transfer: arrow.BinaryTypes.String} }
 
+// sameKinds are the kinds that both sides have, by DuckDB's names.
+func sameKinds() map[record.Kind]string {
+	return map[record.Kind]string{
+		record.Bool: "BOOLEAN", record.Int8: "TINYINT", record.Int16: "SMALLINT", record.Int32: "INTEGER", record.Int64: "BIGINT",
+		record.Uint8: "UTINYINT", record.Uint16: "USMALLINT", record.Uint32: "UINTEGER", record.Uint64: "UBIGINT",
+		record.Float32: "FLOAT", record.Float64: "DOUBLE", record.String: "VARCHAR",
+	}
+}
+
 func storeOf(t record.Type) column {
+	if native, ok := sameKinds()[t.Kind]; ok {
+		return same(native, t.Arrow)
+	}
 	switch t.Kind {
-	case record.Bool:
-		return same("BOOLEAN", t.Arrow)
-	case record.Int8:
-		return same("TINYINT", t.Arrow)
-	case record.Int16:
-		return same("SMALLINT", t.Arrow)
-	case record.Int32:
-		return same("INTEGER", t.Arrow)
-	case record.Int64:
-		return same("BIGINT", t.Arrow)
-	case record.Uint8:
-		return same("UTINYINT", t.Arrow)
-	case record.Uint16:
-		return same("USMALLINT", t.Arrow)
-	case record.Uint32:
-		return same("UINTEGER", t.Arrow)
-	case record.Uint64:
-		return same("UBIGINT", t.Arrow)
-	case record.Float32:
-		return same("FLOAT", t.Arrow)
-	case record.Float64:
-		return same("DOUBLE", t.Arrow)
-	case record.String:
-		return same("VARCHAR", t.Arrow)
 	case record.Decimal:
 		if t.Precision > maxDecimal || t.Scale < 0 {
 			return asText("more than 38 digits: kept as text")
@@ -340,7 +334,7 @@ func storeOf(t record.Type) column {
 
 // storeMoment covers dates, times and nested types.
 func storeMoment(t record.Type) column {
-	switch t.Kind {
+	switch t.Kind { //nolint:exhaustive // the others are above, or kept as text
 	case record.Date:
 		return same("DATE", arrow.FixedWidthTypes.Date32)
 	case record.Time:

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/leatdata/leat/config"
@@ -11,7 +12,9 @@ import (
 )
 
 // prune treats the rows that are gone from the source as each sink says, once a run is done. It returns how many there were.
-func (s *session) prune(ctx context.Context, p *config.Pipeline, sum engine.Summary, plan engine.Plan, log *slog.Logger) (map[string]int64, error) {
+func (s *session) prune(ctx context.Context, p *config.Pipeline, sum engine.Summary, plan engine.Plan,
+	log *slog.Logger,
+) (map[string]int64, error) {
 	gone := map[string]int64{}
 	for i, sink := range p.Sinks {
 		mode := map[string]prune.Mode{config.DeletesHard: prune.Hard, config.DeletesSoft: prune.Soft}[sink.Deletes]
@@ -20,7 +23,7 @@ func (s *session) prune(ctx context.Context, p *config.Pipeline, sum engine.Summ
 		}
 		res, err := prune.Run(ctx, prune.Job{
 			Pipeline: p.Name, Lane: sink.Name, Run: sum.Run, Fence: sum.Attempt, Source: p.Source.Config, Sink: sink.Config,
-			Transforms: append(p.Transforms.Steps[:len(p.Transforms.Steps):len(p.Transforms.Steps)], plan.Sinks[i].Transforms...),
+			Transforms: append(slices.Clip(p.Transforms.Steps), plan.Sinks[i].Transforms...),
 			Key:        sink.Key, Keys: sink.Keys, Mode: mode, Log: log, Now: s.clock(),
 		})
 		for d, n := range res.Gone {

@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -344,5 +343,5 @@ func deps(t *testing.T, r engine.RejectStore) engine.Deps {
 			t.Error(err)
 		}
 	})
-	return engine.Deps{Store: store, Rejects: r, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	return engine.Deps{Store: store, Rejects: r, Log: slog.New(slog.DiscardHandler)}
 }

@@ -144,7 +144,8 @@ func (j Job) schemas(ctx context.Context) ([]*record.Schema, error) {
 			}
 			if len(s.Key) == 0 {
 				return &connector.Error{
-					Class: connector.ClassConfig, Code: "prune.key", Dataset: s.Dataset, Err: errors.New("a dataset without a key can't be compared"),
+					Class: connector.ClassConfig, Code: "prune.key", Dataset: s.Dataset,
+					Err:  errors.New("a dataset without a key can't be compared"),
 					Hint: "name a key with --key",
 				}
 			}
@@ -239,7 +240,8 @@ func (j Job) sinkKeys(ctx context.Context, p *parts, dataset int, s *record.Sche
 	rb, ok := connector.As[connector.Readback](snk)
 	if !ok {
 		return &connector.Error{
-			Class: connector.ClassConfig, Code: "prune.readback", Err: errors.New("this sink can't be read back, so deleted rows can't be found"),
+			Class: connector.ClassConfig, Code: "prune.readback",
+			Err:  errors.New("this sink can't be read back, so deleted rows can't be found"),
 			Hint: "leave --deletes out",
 		}
 	}
@@ -333,7 +335,10 @@ func (j Job) deliver(ctx context.Context, p *parts, schemas []*record.Schema, re
 		return err
 	}
 	defer func() { err = errors.Join(err, snk.Close(context.WithoutCancel(ctx))) }()
-	if err := snk.Start(ctx, connector.SinkStart{Pipeline: j.Pipeline, Lane: j.Lane, Run: j.Run, Fence: j.Fence, Mode: connector.Upsert}); err != nil {
+	if err := snk.Start(ctx, connector.SinkStart{
+		Pipeline: j.Pipeline, Lane: j.Lane, Run: j.Run, Fence: j.Fence,
+		Mode: connector.Upsert,
+	}); err != nil {
 		return err
 	}
 	err = p.gone(func(dataset int, keys []string) error {
