@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -19,11 +20,11 @@ func jobs(leat string) []job {
 func csvJSONL(leat string) job {
 	const rows = 1_000_000
 	return job{
-		name: "csv-jsonl", title: "CSV → JSON Lines", rows: rows,
+		name: "csv-jsonl", title: "CSV → JSON Lines",
 		note: "`cat` touches every byte: the limit.",
-		prepare: func(_ context.Context, dir string) (string, error) {
-			size, err := writeCSV(filepath.Join(dir, "in.csv"), rows, 0)
-			return fmt.Sprintf("1 million rows, 8 columns, %d MB, types inferred", size>>20), err
+		prepare: func(_ context.Context, dir string) (prepared, error) {
+			size, n, err := writeCSV(filepath.Join(dir, "in.csv"), rows, 0)
+			return prepared{fmt.Sprintf("1 million rows, 8 columns, %.0f MB, types inferred", float64(size)/1e6), n}, err
 		},
 		contenders: func(dir string) []contender {
 			return []contender{
@@ -46,19 +47,18 @@ func bigCSV(leat string) job {
 				dir + "/in.csv jsonl:- > /dev/null"}}
 		},
 	}
-	j.rows = 100_000_000 // about 105 bytes each: more than fits into the size
-	j.prepare = func(_ context.Context, dir string) (string, error) {
-		size, err := writeCSV(filepath.Join(dir, "in.csv"), j.rows, bigSize)
-		return fmt.Sprintf("%.1f GB, 8 columns", float64(size)/1e9), err
+	j.prepare = func(_ context.Context, dir string) (prepared, error) {
+		size, n, err := writeCSV(filepath.Join(dir, "in.csv"), math.MaxInt64, bigSize)
+		return prepared{fmt.Sprintf("%.1f GB, %.1f million rows, 8 columns", float64(size)/1e9, float64(n)/1e6), n}, err
 	}
 	return j
 }
 
 // writeCSV writes rows of believable data, always the same, and stops early at the size limit if there is one.
-func writeCSV(path string, rows, limit int64) (size int64, err error) {
+func writeCSV(path string, rows, limit int64) (size, n int64, err error) {
 	f, err := os.Create(path)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	w := bufio.NewWriterSize(f, 1<<20)
@@ -66,10 +66,10 @@ func writeCSV(path string, rows, limit int64) (size int64, err error) {
 	line := append(make([]byte, 0, 256), "id,qty,price,amount,name,active,created,note\n"...)
 	for i := int64(0); ; i++ {
 		if _, err := w.Write(line); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		if size += int64(len(line)); i == rows || (limit > 0 && size >= limit) {
-			return size, w.Flush()
+			return size, i, w.Flush()
 		}
 		line = appendLine(line[:0], i, rnd)
 	}
@@ -96,11 +96,11 @@ func postgresCopy(leat string) job {
 	psql := "psql -qXAt '" + url + "'"
 	create := "(id bigint, qty int, price float8, amt numeric(12,2), name text, code text, ok boolean, ts timestamptz, doc jsonb, uid uuid)"
 	return job{
-		name: "pg-pg", title: "Postgres → Postgres", rows: rows,
+		name: "pg-pg", title: "Postgres → Postgres",
 		note: "Reading and writing one server on the same machine, into a logged table without a key.",
-		prepare: func(ctx context.Context, _ string) (string, error) {
+		prepare: func(ctx context.Context, _ string) (prepared, error) {
 			if url == "" {
-				return "", errors.New("LEAT_TEST_POSTGRES is not set: dev/services run -- make bench-jobs")
+				return prepared{}, errors.New("LEAT_TEST_POSTGRES is not set: dev/services run -- make bench-jobs")
 			}
 			sql := "drop table if exists bench_src, bench_dst; create unlogged table bench_src " + create +
 				"; insert into bench_src select i, i % 1000, i * 0.37, " +
@@ -111,9 +111,9 @@ func postgresCopy(leat string) job {
 				"alter table bench_src add primary key (id); analyze bench_src"
 			out, err := exec.CommandContext(ctx, "bash", "-c", psql+" -c \""+sql+"\"").CombinedOutput()
 			if err != nil {
-				return "", fmt.Errorf("%w: %s", err, out)
+				return prepared{}, fmt.Errorf("%w: %s", err, out)
 			}
-			return "2 million rows, 10 typed columns", nil
+			return prepared{"2 million rows, 10 typed columns", rows}, nil
 		},
 		contenders: func(dir string) []contender {
 			reset := psql + " -c 'drop table if exists bench_dst; create table bench_dst " + create + "'"

@@ -27,11 +27,16 @@ type contender struct {
 type job struct {
 	name       string
 	title      string
-	rows       int64
-	prepare    func(ctx context.Context, dir string) (string, error) // returns what the data is, in words
+	prepare    func(ctx context.Context, dir string) (prepared, error)
 	contenders func(dir string) []contender
 	note       string
 	most       int // rounds at the most; 0: as asked for
+}
+
+// prepared is the data of a job.
+type prepared struct {
+	text string // what it is, in words
+	rows int64
 }
 
 // measured is one run of one contender.
@@ -108,7 +113,7 @@ func runJob(ctx context.Context, b *strings.Builder, j job, rounds int) error {
 			results[i] = append(results[i], m)
 		}
 	}
-	fmt.Fprintf(b, "\n## %s\n\n%s. `make bench-jobs JOB=%s`, %d rounds. %s\n\n", j.title, data, j.name, rounds, j.note)
+	fmt.Fprintf(b, "\n## %s\n\n%s. `make bench-jobs JOB=%s`, %d rounds. %s\n\n", j.title, data.text, j.name, rounds, j.note)
 	b.WriteString("| what | wall s | spread | CPU s | µs CPU/row | rows/s | peak MB | wall ratio |\n|---|---|---|---|---|---|---|---|\n")
 	base := median(results[0]).wall
 	for i, c := range cs {
@@ -116,7 +121,7 @@ func runJob(ctx context.Context, b *strings.Builder, j job, rounds int) error {
 		low, high := spread(results[i])
 		fmt.Fprintf(b, "| %s | %.2f | %.2f–%.2f | %.2f | %.2f | %s | %d | %.2f |\n", c.name, m.wall.Seconds(), low.Seconds(),
 			high.Seconds(),
-			m.cpu.Seconds(), float64(m.cpu.Microseconds())/float64(j.rows), thousands(float64(j.rows)/m.wall.Seconds()), m.rss>>20,
+			m.cpu.Seconds(), float64(m.cpu.Microseconds())/float64(data.rows), thousands(float64(data.rows)/m.wall.Seconds()), m.rss>>20,
 			m.wall.Seconds()/base.Seconds())
 	}
 	return nil
