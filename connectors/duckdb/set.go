@@ -232,7 +232,7 @@ func fitAll(schema *record.Schema, columns []column, existing [][]string) ([]con
 		return nil, &connector.Error{
 			Class: connector.ClassConfig, Code: "duckdb.columns", Doing: "duckdb: fitting the table", Dataset: schema.Dataset,
 			Err:  fmt.Errorf("the table lacks the columns %s", strings.Join(missing, ", ")),
-			Hint: "ALTER TABLE … ADD COLUMN " + missing[0] + ", leave them out with drop, or use --mode replace",
+			Hint: "ALTER TABLE … ADD COLUMN " + missing[0] + ", leave them out with the transform drop, or drop the table first",
 		}
 	}
 	return ms, nil
@@ -253,7 +253,7 @@ func fit(c column, native string) connector.Mapping {
 		return m
 	}
 	m.Fidelity, m.Policies = connector.Inexact, nil
-	m.Why = fmt.Sprintf("the table has %s where %s is needed: cast the column, or use --mode replace", native, c.native)
+	m.Why = fmt.Sprintf("the table has %s where %s is needed: cast the column, or drop the table first", native, c.native)
 	return m
 }
 
