@@ -102,13 +102,13 @@ func postgresCopy(leat string) job {
 			if url == "" {
 				return prepared{}, errors.New("LEAT_TEST_POSTGRES is not set: dev/services run -- make bench-jobs")
 			}
-			sql := "drop table if exists bench_src, bench_dst; create unlogged table bench_src " + create +
-				"; insert into bench_src select i, i % 1000, i * 0.37, " +
+			sql := "drop table if exists public.bench_src, public.bench_dst; create unlogged table public.bench_src " + create +
+				"; insert into public.bench_src select i, i % 1000, i * 0.37, " +
 				"i * 0.31, 'customer name number ' || i, 'C' || i % 5000, i % 3 = 0, timestamptz '2026-01-01Z' + i * " +
 				"interval '1 second', " +
 				"jsonb_build_object('n', i, 't', 'text ' || i % 100), md5(i::text)::uuid from generate_series(1, " +
 				strconv.Itoa(rows) + ") i; " +
-				"alter table bench_src add primary key (id); analyze bench_src"
+				"alter table public.bench_src add primary key (id); analyze public.bench_src"
 			out, err := exec.CommandContext(ctx, "bash", "-c", psql+" -c \""+sql+"\"").CombinedOutput()
 			if err != nil {
 				return prepared{}, fmt.Errorf("%w: %s", err, out)
@@ -116,17 +116,17 @@ func postgresCopy(leat string) job {
 			return prepared{"2 million rows, 10 typed columns", rows}, nil
 		},
 		contenders: func(dir string) []contender {
-			reset := psql + " -c 'drop table if exists bench_dst; create table bench_dst " + create + "'"
+			reset := psql + " -c 'drop table if exists public.bench_dst; create table public.bench_dst " + create + "'"
 			return []contender{
 				{
 					name: "psql, binary COPY piped", reset: reset,
-					command: psql + " -c 'copy bench_src to stdout (format binary)' | " + psql +
-						" -c 'copy bench_dst from stdin (format binary)'",
+					command: psql + " -c 'copy public.bench_src to stdout (format binary)' | " + psql +
+						" -c 'copy public.bench_dst from stdin (format binary)'",
 				},
 				{
 					name: "leat", reset: reset,
 					command: leat + " copy --restart --state " + dir + "/state --mode append '" + url +
-						"&table=bench_src' '" + url + "&table=bench_dst'",
+						"&table=public.bench_src' '" + url + "&table=public.bench_dst'",
 				},
 			}
 		},

@@ -27,7 +27,7 @@
 //
 // A [Sink] makes tables, and appends, upserts by key, or replaces them as a whole. Rows and the lane's position become visible in one
 // transaction, whose commit also checks the lane's fence: a late owner commits nothing. The position is kept in the table
-// leat.progress of the same database (docs/formats/postgres-progress.md).
+// _leat.progress of the same database (docs/formats/postgres-progress.md).
 //
 // A dataset called a.b goes to table b of schema a, one called b to the option schema; names are quoted always, so case matters.
 // Longer names than the server keeps end in a hash of the whole; long column names are refused. A table that is missing is made with
@@ -52,7 +52,7 @@
 // readers wait until the commit, or, under foreign keys of others, row by row. A late owner's open transaction can hold locks until its
 // connection ends.
 //
-// Privileges: CREATE on the database or on the schema leat for the position, CREATE on schemas where tables are to be made, and
+// Privileges: CREATE on the database or on the schema _leat for the position, CREATE on schemas where tables are to be made, and
 // SELECT, INSERT, UPDATE, DELETE, TRUNCATE on tables as the mode needs; leat check lists what is missing with its GRANT.
 //
 // # Connections

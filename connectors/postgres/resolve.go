@@ -350,7 +350,7 @@ func (c *SourceConfig) selectRelations(all []relationInfo) ([]relationInfo, erro
 }
 
 // ownSchema is where sinks keep their progress.
-const ownSchema = "leat"
+const ownSchema = "_leat"
 
 // withoutChildren leaves out partitions and inheriting tables whose parent is selected too: its rows include theirs.
 func withoutChildren(all []relationInfo, selected map[uint32]relationInfo) []relationInfo {

@@ -127,8 +127,8 @@ func (s *Sink) Check(ctx context.Context) ([]connector.Probe, error) {
 'number', current_setting('server_version_num')::int, 'readonly', current_setting('transaction_read_only')::bool,
 'create', has_database_privilege(current_database(), 'CREATE'),
 'schema', to_regnamespace(%[1]s) IS NOT NULL, 'inschema', coalesce(has_schema_privilege(to_regnamespace(%[1]s)::oid, 'CREATE'), false),
-'leat', coalesce(has_schema_privilege(to_regnamespace('leat')::oid, 'CREATE'), false),
-'progress', to_regclass('leat.progress') IS NOT NULL AND has_table_privilege('leat.progress', 'INSERT, UPDATE'),
+'leat', coalesce(has_schema_privilege(to_regnamespace('_leat')::oid, 'CREATE'), false),
+'progress', to_regclass('_leat.progress') IS NOT NULL AND has_table_privilege('_leat.progress', 'INSERT, UPDATE'),
 'table', to_regclass(%[2]s) IS NOT NULL, 'insert', coalesce(has_table_privilege(to_regclass(%[2]s)::oid, 'INSERT'), false))`,
 		literal(ident(at.schema)), literal(at.String()))
 	if _, err := s.db.query(ctx, "check", sql, &facts); err != nil {
@@ -140,7 +140,7 @@ func (s *Sink) Check(ctx context.Context) ([]connector.Probe, error) {
 		check("version", facts.Number >= oldest, "PostgreSQL 13 or newer", "upgrade the server"),
 		check("writable", !facts.ReadOnly, "the server takes writes",
 			"connect to the primary, or: ALTER ROLE "+ident(facts.User)+" RESET default_transaction_read_only"),
-		check("progress table", facts.Progress || facts.Leat || facts.Create, "leat.progress can be kept",
+		check("progress table", facts.Progress || facts.Leat || facts.Create, "_leat.progress can be kept",
 			strings.ReplaceAll(progressGrant, "<the sink's user>", ident(facts.User))),
 	}
 	switch {

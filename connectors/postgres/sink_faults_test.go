@@ -149,7 +149,7 @@ func TestSinkConnectionLostAtEveryStep(t *testing.T) {
 				rawURL, conn := db(t)
 				faults, through := newFaultyNet(t, rawURL)
 				for n := 0; ; n++ {
-					sqlExec(t, conn, "DROP TABLE IF EXISTS t; DROP SCHEMA IF EXISTS leat CASCADE")
+					sqlExec(t, conn, "DROP TABLE IF EXISTS t; DROP SCHEMA IF EXISTS _leat CASCADE")
 					faults.cutAfter(n, answer)
 					outcomes += runUntilDone(t, sinkConfig(t, through), mode)
 					if faults.untouched() {
@@ -340,7 +340,7 @@ func TestSinkPrivileges(t *testing.T) {
 	}
 	snk := openSink(t, cfg)
 	err = snk.Start(t.Context(), connector.SinkStart{Pipeline: "p", Lane: "l", Run: "r", Fence: 1})
-	if connector.ClassOf(err) != connector.ClassConfig || !strings.Contains(connector.HintOf(err), "CREATE SCHEMA IF NOT EXISTS leat") {
+	if connector.ClassOf(err) != connector.ClassConfig || !strings.Contains(connector.HintOf(err), "CREATE SCHEMA IF NOT EXISTS _leat") {
 		t.Errorf("no place for progress: %v, hint %q", err, connector.HintOf(err))
 	}
 	fixes := failed()

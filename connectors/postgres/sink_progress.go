@@ -13,8 +13,8 @@ import (
 
 // The table that keeps every lane's progress and fence: a persisted format, see docs/formats/postgres-progress.md.
 const (
-	progressTable = "leat.progress"
-	progressDDL   = `CREATE TABLE IF NOT EXISTS leat.progress (
+	progressTable = "_leat.progress"
+	progressDDL   = `CREATE TABLE IF NOT EXISTS _leat.progress (
 	pipeline text NOT NULL,
 	lane text NOT NULL,
 	fence numeric(20,0) NOT NULL,
@@ -24,7 +24,7 @@ const (
 	updated timestamptz NOT NULL DEFAULT now(),
 	PRIMARY KEY (pipeline, lane)
 );
-COMMENT ON TABLE leat.progress IS 'How far each pipeline got. Written in the same transaction as the rows: do not edit.'`
+COMMENT ON TABLE _leat.progress IS 'How far each pipeline got. Written in the same transaction as the rows: do not edit.'`
 	// setupLock serialises the creation of helper objects, which IF NOT EXISTS alone does not.
 	setupLock = 0x6c656174 // "leat"
 )
@@ -104,10 +104,10 @@ func (s *Sink) raise(ctx context.Context) error {
 func (s *Sink) setup(ctx context.Context) error {
 	var exists bool
 	_, err := s.db.query(ctx, "setup", fmt.Sprintf("BEGIN; SELECT pg_advisory_xact_lock(%d)::text IS NULL;\n"+
-		"SELECT to_json(to_regnamespace('leat') IS NOT NULL)", setupLock), &exists)
+		"SELECT to_json(to_regnamespace('_leat') IS NOT NULL)", setupLock), &exists)
 	sql := progressDDL + ";\nCOMMIT"
 	if !exists {
-		sql = "CREATE SCHEMA leat;\n" + sql
+		sql = "CREATE SCHEMA _leat;\n" + sql
 	}
 	if err == nil {
 		err = s.db.exec(ctx, "setup", sql)
@@ -130,8 +130,8 @@ func progressDenied(wrapped, cause error) error {
 	}
 }
 
-const progressGrant = `as an administrator: CREATE SCHEMA IF NOT EXISTS leat; GRANT USAGE, CREATE ON SCHEMA leat TO <the sink's user>; ` +
-	`and where leat.progress exists: GRANT SELECT, INSERT, UPDATE ON leat.progress TO <the sink's user>`
+const progressGrant = `as an administrator: CREATE SCHEMA IF NOT EXISTS _leat; GRANT USAGE, CREATE ON SCHEMA _leat TO <the sink's user>; ` +
+	`and where _leat.progress exists: GRANT SELECT, INSERT, UPDATE ON _leat.progress TO <the sink's user>`
 
 // Committed implements connector.PositionStore.
 func (s *Sink) Committed(ctx context.Context) (record.Progress, bool, error) {
