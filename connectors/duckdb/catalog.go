@@ -152,7 +152,7 @@ func (d *db) describe(ctx context.Context, c *SourceConfig, r *relation) error {
 			f.Type = dt
 		}
 		fields[i] = f
-		r.casts = append(r.casts, "CAST("+ident(col[0])+" AS "+transfer+")")
+		r.casts = append(r.casts, "CAST("+sqlgen.Ident(col[0])+" AS "+transfer+")")
 	}
 	r.schema = &record.Schema{Dataset: r.dataset, Columns: arrow.NewSchema(fields, nil), Version: 1}
 	key := r.remark.Key

@@ -10,11 +10,11 @@ import (
 	"net/url"
 	"os"
 	"strconv"
-	"strings"
 
 	duckdb "github.com/duckdb/duckdb-go/v2"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/connector/sqlgen"
 )
 
 // defaultMemory keeps a copy of any size within the promise for streaming jobs.
@@ -128,6 +128,4 @@ func (d *db) rows(ctx context.Context, sql string, args ...any) ([][]string, err
 // table is a schema and a name.
 type table struct{ schema, name string }
 
-func (t table) sql() string { return ident(t.schema) + "." + ident(t.name) }
-
-func ident(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }
+func (t table) sql() string { return sqlgen.Ident(t.schema) + "." + sqlgen.Ident(t.name) }

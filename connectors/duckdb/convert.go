@@ -63,15 +63,7 @@ func readValue(b array.Builder, arr arrow.Array, i int) error {
 		}
 	case *array.Map:
 		return readMap(b, a, i)
-	case *array.List:
-		lb, ok := b.(*array.ListBuilder)
-		if !ok {
-			return unexpected(b, arr)
-		}
-		lb.Append(true)
-		from, to := a.ValueOffsets(i)
-		return readRange(lb.ValueBuilder(), a.ListValues(), from, to)
-	case *array.FixedSizeList:
+	case array.ListLike: // lists, and arrays of a fixed length
 		lb, ok := b.(*array.ListBuilder)
 		if !ok {
 			return unexpected(b, arr)

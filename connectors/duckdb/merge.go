@@ -15,6 +15,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/connector/sqlgen"
 	"github.com/leatdata/leat/record"
 )
 
@@ -187,7 +188,7 @@ func (st *stretch) stage(ctx context.Context, d *db, name string, rows []outcome
 	}
 	as := make([]string, len(cols))
 	for n, i := range cols {
-		as[n] = fmt.Sprintf("CAST(v.c%d AS %s) AS %s", i, x.columns[i].native, ident(x.schema.Columns.Field(i).Name))
+		as[n] = fmt.Sprintf("CAST(v.c%d AS %s) AS %s", i, x.columns[i].native, sqlgen.Ident(x.schema.Columns.Field(i).Name))
 	}
 	sql := "CREATE OR REPLACE TEMP TABLE " + name + " AS SELECT " + strings.Join(as, ", ") + " FROM " + viewName + " v"
 	return wrap(d.withView(ctx, rbs, sql), "staging rows", x.dataset, "")
@@ -218,7 +219,7 @@ func (x *set) pickRows(b *record.Batch, rows []outcome, cols []int, moved bool) 
 func (x *set) matchKey(a, b string) string {
 	parts := make([]string, len(x.schema.Key))
 	for n, k := range x.schema.Key {
-		col := ident(x.schema.Columns.Field(k).Name)
+		col := sqlgen.Ident(x.schema.Columns.Field(k).Name)
 		parts[n] = a + "." + col + " = " + b + "." + col
 	}
 	return strings.Join(parts, " AND ")
@@ -258,7 +259,7 @@ func (st *stretch) upsert(ctx context.Context, d *db, put []outcome) error {
 	var sets []string
 	for i := range x.columns {
 		if !slices.Contains(x.schema.Key, i) {
-			col := ident(x.schema.Columns.Field(i).Name)
+			col := sqlgen.Ident(x.schema.Columns.Field(i).Name)
 			sets = append(sets, col+" = excluded."+col)
 		}
 	}
@@ -311,7 +312,7 @@ func (x *set) lookUp(ctx context.Context, d *db, key arrow.RecordBatch) ([]arrow
 	}
 	conds := make([]string, len(x.schema.Key))
 	for n, k := range x.schema.Key {
-		conds[n] = fmt.Sprintf("t.%s = CAST(v.c%d AS %s)", ident(x.schema.Columns.Field(k).Name), k, x.columns[k].native)
+		conds[n] = fmt.Sprintf("t.%s = CAST(v.c%d AS %s)", sqlgen.Ident(x.schema.Columns.Field(k).Name), k, x.columns[k].native)
 	}
 	casts := make([]string, len(x.columns))
 	for i, c := range x.columns {
@@ -319,7 +320,7 @@ func (x *set) lookUp(ctx context.Context, d *db, key arrow.RecordBatch) ([]arrow
 		if err != nil {
 			return nil, err
 		}
-		casts[i] = "CAST(t." + ident(x.schema.Columns.Field(i).Name) + " AS " + transfer + ") AS c" + strconv.Itoa(i)
+		casts[i] = "CAST(t." + sqlgen.Ident(x.schema.Columns.Field(i).Name) + " AS " + transfer + ") AS c" + strconv.Itoa(i)
 	}
 	sql := "CREATE OR REPLACE TEMP TABLE _leat_held AS SELECT " + strings.Join(casts, ", ") + " FROM " + x.into.sql() + " t, " + viewName +
 		" v WHERE " + strings.Join(conds, " AND ")

@@ -14,6 +14,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/connector/sqlgen"
 	"github.com/leatdata/leat/record"
 )
 
@@ -100,7 +101,7 @@ func (s *sink) prepare(ctx context.Context, x *set, schema *record.Schema) error
 		x.columns = append(x.columns, c)
 	}
 	if x.into.schema != mainSchema {
-		if err := s.db.exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+ident(x.into.schema)); err != nil {
+		if err := s.db.exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+sqlgen.Ident(x.into.schema)); err != nil {
 			return wrap(err, "creating the schema", x.dataset, "")
 		}
 	}
@@ -126,7 +127,7 @@ func (s *sink) create(ctx context.Context, x *set) error {
 	defs := make([]string, len(x.columns))
 	for i, c := range x.columns {
 		f := x.schema.Columns.Field(i)
-		defs[i] = ident(f.Name) + " " + c.native
+		defs[i] = sqlgen.Ident(f.Name) + " " + c.native
 		if !f.Nullable || slices.Contains(x.schema.Key, i) {
 			defs[i] += " NOT NULL"
 		}
@@ -138,7 +139,7 @@ func (s *sink) create(ctx context.Context, x *set) error {
 	if x.into != x.target {
 		m.For = []string{x.target.schema, x.target.name}
 	}
-	if err := s.db.exec(ctx, "COMMENT ON TABLE "+x.into.sql()+" IS "+literal(m.String())); err != nil {
+	if err := s.db.exec(ctx, "COMMENT ON TABLE "+x.into.sql()+" IS "+sqlgen.Literal(m.String())); err != nil {
 		return wrap(err, "writing down the key", x.dataset, "")
 	}
 	for i, c := range x.columns {
@@ -146,15 +147,13 @@ func (s *sink) create(ctx context.Context, x *set) error {
 		if c.native != "VARCHAR" || f.Type.ID() == arrow.STRING {
 			continue
 		}
-		if err := s.db.exec(ctx, "COMMENT ON COLUMN "+x.into.sql()+"."+ident(f.Name)+" IS "+
-			literal(typePrefix+record.FormatType(f.Type))); err != nil {
+		if err := s.db.exec(ctx, "COMMENT ON COLUMN "+x.into.sql()+"."+sqlgen.Ident(f.Name)+" IS "+
+			sqlgen.Literal(typePrefix+record.FormatType(f.Type))); err != nil {
 			return wrap(err, "writing down the type of column "+f.Name, x.dataset, "")
 		}
 	}
 	return nil
 }
-
-func literal(text string) string { return `'` + strings.ReplaceAll(text, `'`, `''`) + `'` }
 
 // columns returns the columns of a table and their types; nil: there is no such table.
 func (d *db) columns(ctx context.Context, t table) ([][]string, error) {
@@ -223,7 +222,7 @@ func fitAll(schema *record.Schema, columns []column, existing [][]string) ([]con
 		name := schema.Columns.Field(i).Name
 		at := slices.IndexFunc(existing, func(e []string) bool { return strings.EqualFold(e[0], name) })
 		if at < 0 {
-			missing = append(missing, ident(name)+" "+c.native)
+			missing = append(missing, sqlgen.Ident(name)+" "+c.native)
 			continue
 		}
 		ms[i] = fit(c, existing[at][1])
@@ -267,15 +266,13 @@ func sameType(a, b string) bool {
 func widens(from, to string) bool {
 	order := []string{"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"}
 	unsigned := []string{"UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
-	f, t := slices.Index(order, from), slices.Index(order, strings.ToUpper(native(to)))
+	f, t := slices.Index(order, from), slices.Index(order, strings.ToUpper(to))
 	if f >= 0 && t >= f {
 		return true
 	}
-	uf, ut := slices.Index(unsigned, from), slices.Index(unsigned, strings.ToUpper(native(to)))
+	uf, ut := slices.Index(unsigned, from), slices.Index(unsigned, strings.ToUpper(to))
 	return uf >= 0 && (ut >= uf || t > uf) || from == "FLOAT" && strings.EqualFold(to, "DOUBLE")
 }
-
-func native(s string) string { return strings.TrimSpace(s) }
 
 // Evolve implements connector.Evolver: it adds columns.
 func (s *sink) Evolve(ctx context.Context, _, to *record.Schema) error {
@@ -294,7 +291,7 @@ func (s *sink) Evolve(ctx context.Context, _, to *record.Schema) error {
 		if err != nil {
 			return err
 		}
-		if err := s.db.exec(ctx, "ALTER TABLE "+x.into.sql()+" ADD COLUMN IF NOT EXISTS "+ident(f.Name)+" "+c.native); err != nil {
+		if err := s.db.exec(ctx, "ALTER TABLE "+x.into.sql()+" ADD COLUMN IF NOT EXISTS "+sqlgen.Ident(f.Name)+" "+c.native); err != nil {
 			return s.poison(wrap(err, "adding column "+f.Name, to.Dataset, ""))
 		}
 	}
@@ -358,7 +355,7 @@ func (x *set) all() []int {
 func (x *set) names(cols []int) string {
 	parts := make([]string, len(cols))
 	for n, i := range cols {
-		parts[n] = ident(x.schema.Columns.Field(i).Name)
+		parts[n] = sqlgen.Ident(x.schema.Columns.Field(i).Name)
 	}
 	return strings.Join(parts, ", ")
 }

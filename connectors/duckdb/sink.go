@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/connector/sqlgen"
 	"github.com/leatdata/leat/record"
 )
 
@@ -324,8 +325,8 @@ func (s *sink) swap(ctx context.Context) error {
 		done := remark{Key: sh.remark.Key}
 		for _, sql := range []string{
 			"DROP TABLE IF EXISTS " + sh.target.sql(),
-			"ALTER TABLE " + sh.at.sql() + " RENAME TO " + ident(sh.target.name),
-			"COMMENT ON TABLE " + sh.target.sql() + " IS " + literal(done.String()),
+			"ALTER TABLE " + sh.at.sql() + " RENAME TO " + sqlgen.Ident(sh.target.name),
+			"COMMENT ON TABLE " + sh.target.sql() + " IS " + sqlgen.Literal(done.String()),
 		} {
 			if err := s.db.exec(ctx, sql); err != nil {
 				return wrap(err, "replacing the table", datasetName(sh.target.schema, sh.target.name), "")

@@ -76,7 +76,7 @@ func TestEveryPair(t *testing.T) {
 				batches = append(batches, b)
 				want[c.Name] = cells(b)
 			}
-			got, lost := pass(t, specOf(t, nil, &given{batches: batches}), sinkAt(t, place), s, want, nil)
+			got, lost := pass(t, engine.SourceSpec{Connector: "given", Config: &given{batches: batches}}, sinkAt(t, place), s, want)
 			loaded[s.name], facts[s.name] = place, got
 			t.Logf("%d of %d types stored, refused or set aside: %s", len(got), len(want), strings.Join(lost, "; "))
 		})
@@ -88,7 +88,7 @@ func TestEveryPair(t *testing.T) {
 					t.Fatal("the source was not loaded")
 				}
 				src := sourceAt(t, from, loaded[from.name], facts[from.name])
-				pass(t, src, sinkAt(t, to.fresh(t)), to, facts[from.name], &from)
+				pass(t, src, sinkAt(t, to.fresh(t)), to, facts[from.name])
 			})
 		}
 	}
@@ -153,12 +153,6 @@ func setURL(t *testing.T, cfg any, url string) {
 	}
 }
 
-func specOf(t *testing.T, datasets []string, cfg connector.SourceConfig) engine.SourceSpec {
-	t.Helper()
-	_ = datasets
-	return engine.SourceSpec{Connector: "given", Config: cfg}
-}
-
 // sourceAt reads every dataset of a place; a format without types of its own is told them.
 func sourceAt(t *testing.T, s system, at string, holds table) engine.SourceSpec {
 	t.Helper()
@@ -211,7 +205,7 @@ func typeName(t *testing.T, c connectortest.Case) string {
 
 // pass copies what src holds into a place, reads the place back, and holds it against what was there. It returns what the place holds
 // now, and what was refused or set aside.
-func pass(t *testing.T, src engine.SourceSpec, to place, s system, want table, from *system) (holds table, lost []string) {
+func pass(t *testing.T, src engine.SourceSpec, to place, s system, want table) (holds table, lost []string) {
 	t.Helper()
 	ctx := context.Background()
 	plan := engine.Plan{
@@ -276,7 +270,6 @@ func pass(t *testing.T, src engine.SourceSpec, to place, s system, want table, f
 			t.Errorf("%s: %d rows are missing and %d were set aside", dataset, len(missing[dataset]), set)
 		}
 	}
-	_ = from
 	return holds, slices.Compact(lost)
 }
 
