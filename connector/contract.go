@@ -1,6 +1,9 @@
 package connector
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Guarantee is what a pipeline promises.
 type Guarantee uint8
@@ -118,8 +121,9 @@ type SinkContract struct {
 	Modes     []WriteMode // supported; the first is the default
 	Input     Input       // the strongest kind that it takes
 	Atomicity Atomicity
-	Durable   bool // what was flushed survives loss of power; false: a terminal, a pipe
-	NeedsKey  bool // Upsert needs a key on every dataset: true for all but sinks that never look at keys
+	Durable   bool          // what was flushed survives loss of power; false: a terminal, a pipe
+	Every     time.Duration // how long it likes to collect before a commit, also when nothing more is waiting; 0: not at all
+	NeedsKey  bool          // Upsert needs a key on every dataset: true for all but sinks that never look at keys
 }
 
 func name(i int, names ...string) string {

@@ -13,6 +13,7 @@ import (
 
 // Env is all that a connector is handed besides its configuration. Every field is set.
 type Env struct {
+	Pipeline  string // the pipeline's stable name
 	Log       *slog.Logger
 	Now       func() time.Time // the run's clock, so that a replay is reproducible
 	Roundtrip func(op string)  // count a real call to the system, retries too
@@ -90,8 +91,10 @@ type Probe struct {
 
 // Lag is how far a source is behind; -1: unknown.
 type Lag struct {
-	Bytes, Events int64
-	Age           time.Duration
+	Bytes    int64 // of the upstream's log that were not delivered yet
+	Events   int64
+	Age      time.Duration // since the commit of the newest change that was delivered; 0: nothing is waiting
+	Retained int64         // bytes of log that the upstream keeps for this source
 }
 
 // As finds capability T in v or in what v wraps.

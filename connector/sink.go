@@ -57,8 +57,10 @@ type (
 	Mapper interface {
 		Map(ctx context.Context, s *record.Schema) ([]Mapping, error)
 	}
-	// Evolver applies an additive change or a widening, idempotently, also on replay. The engine calls it before the first Write
-	// of a batch whose schema differs from the last one of that dataset.
+	// Evolver brings what the sink holds to another schema, idempotently, also on replay: it adds columns (filled with
+	// record.MissingOf where the field says so), and widens, renames and drops them, as record.Diff tells. The engine calls it
+	// before the first Write of a batch whose schema differs from the last one of that dataset; from is nil for the first batch of a
+	// value of a source that sends changes: then it only adds the columns that the target lacks.
 	Evolver interface {
 		Evolve(ctx context.Context, from, to *record.Schema) error
 	}

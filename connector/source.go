@@ -2,6 +2,9 @@ package connector
 
 import (
 	"context"
+	"encoding/json"
+
+	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/leatdata/leat/record"
 )
@@ -90,7 +93,8 @@ type (
 	Originator interface {
 		ResolveOrigin(ctx context.Context) (record.Position, error)
 	}
-	// Anchor makes the server-side resume point exist and returns it, consuming nothing.
+	// Anchor makes the server-side resume point exist and returns it, consuming nothing. The engine calls it where nothing is saved,
+	// and saves what it returned before the first read.
 	Anchor interface {
 		Anchor(ctx context.Context) (record.Position, error)
 	}
@@ -103,10 +107,39 @@ type (
 	// connection of its own.
 	Snapshotter interface {
 		// PlanChunks yields consecutive chunks in key order that cover everything behind after (nil: from the beginning) to
-		// the open end, each of about target bytes.
+		// the open end, each of about target bytes. A dataset that can't be cut is one chunk.
 		PlanChunks(ctx context.Context, dataset string, after []byte, target int64) ChunkSeq
-		// ReadChunk reads one chunk in one consistent transaction. Batches have no position.
+		// ReadChunk reads one chunk in one consistent transaction. Batches have no position. All that it emits carries the same
+		// Chunk.Snapshot; a chunk without rows emits one empty batch, so that its snapshot and its schema are known.
 		ReadChunk(ctx context.Context, c record.Chunk, emit func(*record.Batch) error) error
+	}
+	// Merger lets chunks of a Snapshotter be merged with the stream of changes that Read returns, so that a lane sees a row as of one
+	// snapshot and then exactly the changes of the transactions which that snapshot does not include. Every batch of changes of such a
+	// source has Txns, and its chunks say which snapshot they were read under. All methods may be called concurrently with all others.
+	Merger interface {
+		// Now returns a snapshot of this moment, of the same kind as record.Chunk.Snapshot.
+		Now(ctx context.Context) (record.Position, error)
+		// Includes reports whether the snapshot sees the transaction whose run has position txn. Pure.
+		Includes(snapshot, txn record.Position) bool
+		// Outlived reports that the snapshot surely includes no transaction that ends behind at, a position of the stream. Pure.
+		Outlived(snapshot, at record.Position) bool
+		// Locate returns for each row the number of bounds that its key lies behind, by the order that the chunks are cut in: i for
+		// bounds[i-1] < key <= bounds[i]. bounds are ends of chunks (Chunk.To), ascending. The key columns of rows are those of the
+		// schema; other columns may be missing values.
+		Locate(ctx context.Context, s *record.Schema, rows arrow.RecordBatch, bounds []json.RawMessage) ([]int, error)
+		// KeyOf returns the key of row i in the form of record.Chunk.Keys; equal keys have equal bytes. Pure.
+		KeyOf(s *record.Schema, rows arrow.RecordBatch, i int) json.RawMessage
+	}
+	// Tip says where the stream ends at this moment: a position behind all that is committed. A run that is to end there has succeeded
+	// only once it came that far.
+	Tip interface {
+		Tip(ctx context.Context) (record.Position, error)
+	}
+	// Dropper removes what the source keeps on the server for a pipeline that has retired (a slot, a publication). Describe says what
+	// Drop would remove, one line each, and changes nothing. Both are called on a source that was not started.
+	Dropper interface {
+		Describe(ctx context.Context) ([]string, error)
+		Drop(ctx context.Context) error
 	}
 	// Splitter lists independent parts with stable ids; target is a hint of how many.
 	Splitter interface {

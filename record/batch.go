@@ -35,10 +35,12 @@ type Batch struct {
 
 // Chunk says which part of a dataset's snapshot rows are, and which transactions they already include.
 type Chunk struct {
-	Dataset  string          `json:"dataset"`
-	From     json.RawMessage `json:"from,omitempty"` // key range, From exclusive, To inclusive; nil: open end
-	To       json.RawMessage `json:"to,omitempty"`
-	Snapshot Position        `json:"snapshot"`
+	Dataset string          `json:"dataset"`
+	From    json.RawMessage `json:"from,omitempty"` // key range, From exclusive, To inclusive; nil: open end
+	To      json.RawMessage `json:"to,omitempty"`
+	// Keys, instead of a range, are exactly these keys, in the source's own form.
+	Keys     []json.RawMessage `json:"keys,omitempty"`
+	Snapshot Position          `json:"snapshot"`
 }
 
 // Reject is one row that could not be carried, with all that a person needs to find it and to replay it.

@@ -42,8 +42,30 @@ type Status struct {
 	Started  time.Time
 	Datasets []DatasetStatus // in discovery order
 	Sinks    []SinkStatus    // in plan order
+	Lag      connector.Lag   // of a source that reports it, a few seconds old; all -1: unknown
 	// Roundtrips counts the real calls to each system, retries included: by source and names of sinks.
 	Roundtrips map[string]int64
+}
+
+// Phase is how far a dataset of a source that sends changes is.
+type Phase uint8
+
+// The phases.
+const (
+	NoPhase      Phase = iota // the source sends no changes
+	Waiting                   // its snapshot has not begun
+	Snapshotting              // its snapshot is being copied, and changes are merged
+	Live                      // its snapshot is complete: changes are followed
+	Broken                    // it failed; see SinkStatus.Failed
+)
+
+// String returns the lower-case name of the phase.
+func (p Phase) String() string {
+	names := []string{"", "waiting", "snapshot", "live", "failed"}
+	if int(p) < len(names) {
+		return names[p]
+	}
+	return "unknown"
 }
 
 // DatasetStatus is the source's side of one dataset.
@@ -54,6 +76,9 @@ type DatasetStatus struct {
 	TotalRows  int64 // estimate; -1: unknown
 	TotalBytes int64 // estimate; -1: unknown
 	SetAside   int64 // rows that could not be read or transformed
+	Phase      Phase // of the lane that is furthest behind
+	Snapshot   int64 // of Rows: those of its snapshot
+	Changes    int64 // of Rows: changes of the stream
 }
 
 // SinkStatus is one lane and its sink.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -24,7 +25,72 @@ type Plan struct {
 	Retry      Retry
 	Commit     Commit
 	Changed    ChangedIdentity
+	Snapshot   Snapshot      // for a source that sends changes: what is copied of what is there already
+	Once       bool          // for a source that sends changes: end where its stream ends at the start of the run
+	Resnapshot []string      // datasets to copy once more, from a source that sends changes
 	Drain      time.Duration // how long a stop may take; 0: 30 s
+}
+
+// Snapshot says what a run of a source that sends changes copies of what is there already, into lanes that do not have it yet.
+type Snapshot uint8
+
+// The choices.
+const (
+	SnapshotFirst Snapshot = iota // everything, while changes are followed
+	SnapshotNone                  // nothing: only the changes from now on
+	SnapshotOnly                  // everything, and then the run ends
+)
+
+// String returns the name that configurations use.
+func (s Snapshot) String() string {
+	switch s {
+	case SnapshotNone:
+		return "none"
+	case SnapshotOnly:
+		return "only"
+	case SnapshotFirst:
+	}
+	return "first"
+}
+
+// ParseSnapshot reads what String returns; empty is SnapshotFirst.
+func ParseSnapshot(s string) (Snapshot, error) {
+	for _, v := range []Snapshot{SnapshotFirst, SnapshotNone, SnapshotOnly} {
+		if s == v.String() || s == "" {
+			return v, nil
+		}
+	}
+	return 0, fmt.Errorf("unknown snapshot %q: want first, none or only", s)
+}
+
+// SchemaPolicy is what happens when the columns of a dataset change while it is followed (E15).
+type SchemaPolicy uint8
+
+// The policies.
+const (
+	Evolve         SchemaPolicy = iota // the target follows: columns are added, renamed, widened and dropped
+	IgnoreSchema                       // the target stays as it is: new columns are left out, of dropped ones it gets nothing more
+	SetAsideSchema                     // rows under the new columns are set aside, until the policy or the target changes
+	FailSchema                         // the dataset stops, the others go on
+)
+
+// String returns the name that configurations use.
+func (p SchemaPolicy) String() string {
+	names := []string{"evolve", "ignore", "set_aside", "fail"}
+	if int(p) < len(names) {
+		return names[p]
+	}
+	return "unknown"
+}
+
+// ParseSchemaPolicy reads what String returns; empty is Evolve.
+func ParseSchemaPolicy(s string) (SchemaPolicy, error) {
+	for p := Evolve; p <= FailSchema; p++ {
+		if s == p.String() || s == "" {
+			return p, nil
+		}
+	}
+	return 0, fmt.Errorf("unknown schema policy %q: want evolve, ignore, set_aside or fail", s)
 }
 
 // SourceSpec is the source of a plan.
@@ -50,6 +116,8 @@ type SinkSpec struct {
 	// for all columns. A column without one fails: see connector.PolicyFail.
 	Policies map[string]connector.Policy
 	BadRows  *BadRows // for rows that this sink can't take; nil: the plan's
+	// Schema says what happens when a dataset's columns change, by dataset or by "*"; a dataset without one evolves.
+	Schema map[string]SchemaPolicy
 }
 
 // BadAction is what happens to a row that can't be carried.

@@ -1,0 +1,103 @@
+package postgres
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/record"
+)
+
+// lsn is a place in the server's log, in bytes.
+type lsn uint64
+
+// String returns the server's own form, such as 0/16B3748.
+func (l lsn) String() string { return fmt.Sprintf("%X/%X", uint64(l)>>32, uint32(l)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (l lsn) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (l *lsn) UnmarshalText(text []byte) (err error) {
+	*l, err = parseLSN(string(text))
+	return err
+}
+
+func parseLSN(s string) (lsn, error) {
+	high, low, ok := strings.Cut(s, "/")
+	h, err := strconv.ParseUint(high, 16, 32)
+	if err != nil || !ok {
+		return 0, fmt.Errorf("%q is no log position such as 0/16B3748", s)
+	}
+	l, err := strconv.ParseUint(low, 16, 32)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no log position such as 0/16B3748", s)
+	}
+	return lsn(h<<32 | l), nil
+}
+
+// origin is which log positions mean: part of every position of a stream, so that a position of another server, of another
+// history or of another slot is never taken for one of this stream.
+type origin struct {
+	System   string `json:"system"`   // the cluster's identifier
+	Timeline int64  `json:"timeline"` // of its history
+	Slot     string `json:"slot"`
+	Created  lsn    `json:"created"` // where the slot's stream began
+}
+
+// streamPosition is a place in the stream of changes: behind a transaction, or behind a stretch of log in which nothing ended that
+// concerns the stream.
+type streamPosition struct {
+	LSN lsn    `json:"lsn"`           // behind the commit: the end of the transaction's last record
+	XID uint64 `json:"xid,omitempty"` // the transaction, with its epoch; 0: no transaction
+	origin
+}
+
+// streamShape is the layout of positions of streams; shape 1 belongs to chunks and cursors.
+const streamShape = 2
+
+// encode returns the position as the engine keeps it.
+func (p streamPosition) encode() record.Position {
+	doc, err := json.Marshal(p)
+	if err != nil {
+		panic(fmt.Sprintf("postgres: encoding a position: %v", err)) // strings and numbers always marshal
+	}
+	return record.Position{Shape: streamShape, Data: doc}
+}
+
+func decodeStream(at record.Position) (streamPosition, error) {
+	var p streamPosition
+	err := errors.New("it is a position of another kind of reading")
+	if at.Shape == streamShape {
+		err = json.Unmarshal(at.Data, &p)
+	}
+	if at.Shape > streamShape {
+		err = errors.New("it was saved by a newer version of this program")
+	}
+	if err != nil {
+		return p, &connector.Error{
+			Class: connector.ClassPosition, Code: "postgres.position", Doing: "reading the position " + at.String(), Err: err,
+			Hint: "run with the options that the pipeline was run with before, or start over with --restart",
+		}
+	}
+	return p, nil
+}
+
+// compareStream orders positions of one slot's stream.
+func compareStream(a, b record.Position) (int, bool) {
+	p, errP := decodeStream(a)
+	q, errQ := decodeStream(b)
+	if errP != nil || errQ != nil || p.System != q.System || p.Slot != q.Slot {
+		return 0, false
+	}
+	switch {
+	case p.LSN < q.LSN:
+		return -1, true
+	case p.LSN > q.LSN:
+		return 1, true
+	}
+	return 0, true
+}
