@@ -76,6 +76,10 @@ type SourceConfig struct {
 	CursorLag   string `leat:"lag" doc:"how far back to look for late commits: interval or number" example:"5m"`
 	CursorNulls string `leat:"nulls" doc:"rows without a cursor: in every run, never, or fail" enum:"include|skip|fail"`
 
+	Follow      bool   `leat:"follow" doc:"after reading the tables follow every change, by logical replication"`
+	Slot        string `leat:"slot" doc:"replication slot to follow by; default leat_ and the pipeline's name" example:"leat_shop"`
+	Publication string `leat:"publication" doc:"publication to follow by; default as slot" example:"leat_shop"`
+
 	Chunks     string        `leat:"chunks" doc:"how to cut tables: key can be resumed, block suits random keys" enum:"key|block"`
 	Parallel   int           `leat:"parallel" doc:"connections that read chunks at the same time"`
 	ChunkBytes int64         `leat:"chunk_bytes" doc:"size of a chunk; each is read in one short transaction"`
