@@ -89,6 +89,34 @@ batch_rows: 500
 	}
 }
 
+// A source that is followed.
+func TestFollowing(t *testing.T) {
+	p, err := config.Parse([]byte(`
+name: n
+source: {fake: {path: a, follow: true}}
+snapshot: only
+once: true
+sinks:
+  a: b.fake
+  b: {fake: b, schema: ignore}
+  c: {fake: b, mode: upsert, schema: {public.orders: set_aside, "*": fail}}
+`), "p.yaml", registry(t), lookup())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Snapshot != config.SnapshotOnly || !p.Once {
+		t.Errorf("got %+v", p)
+	}
+	want := []map[string]string{
+		nil, {"*": config.SchemaIgnore}, {"public.orders": config.SchemaSetAside, "*": config.SchemaFail},
+	}
+	for i, s := range p.Sinks {
+		if diff := cmp.Diff(want[i], s.Schema); diff != "" {
+			t.Errorf("sink %s (-want +got):\n%s", s.Name, diff)
+		}
+	}
+}
+
 // clause S31
 // case C104.
 func TestProblems(t *testing.T) {
@@ -151,7 +179,7 @@ func TestProblems(t *testing.T) {
 		{"two connectors", "name: n\nsource: {fake: a, well: b}\nsinks: {a: b.fake}\n", []string{
 			`2:19: source: both "fake" and "well" are named: want one connector`,
 		}},
-		{"no connector", head + "sinks:\n  a:\n    mode: append\n", []string{"5:5: sink a: no connector is named; known are drain, fake, well"}},
+		{"no connector", head + "sinks:\n  a:\n    mode: append\n", []string{"5:5: sink a: no connector is named; known are drain, fake, house, well"}},
 		{"wrong side", "name: n\nsource: {drain: {path: x}}\nsinks: {a: {well: {path: x}}}\n", []string{
 			`2:10: source: connector "drain" can't be a source`, `3:13: sink a: connector "well" can't be a sink`,
 		}},
@@ -187,6 +215,38 @@ sinks:
 			`11:19: unknown policy "drop": want fail, text, null, clamp or strip`,
 			`12:16: bad_rows: "action" is missing`,
 			`13:5: sink a: "key" has no value`,
+		}},
+		{"follows nothing", head + `snapshot: first
+once: true
+sinks:
+  a: {drain: x, schema: ignore}
+  b: {fake: x, schema:}
+`, []string{
+			`3:11: snapshot: source fake copies what is there and follows no changes; set its option follow: true`,
+			`4:7: once: source fake copies what is there and follows no changes; set its option follow: true`,
+			`6:25: schema: source fake copies what is there and follows no changes; set its option follow: true`,
+			`7:16: sink b: "schema" has no value`,
+		}},
+		{"source that can't follow", "name: n\nsource: {well: a, fake: b}\nsinks: {a: b.fake}\nonce: true\n", []string{
+			`2:19: source: both "well" and "fake" are named: want one connector`,
+			`4:7: once: source well copies what is there and follows no changes; set its option follow: true`,
+		}},
+		{"following", `name: n
+source: {fake: {path: a, follow: true}}
+snapshot: everything
+once: yes
+sinks:
+  a: {fake: b, mode: upsert, deletes: soft}
+  b: {fake: b, schema: {orders: evolv, "*": ignore, lines: [x]}}
+  c: {house: b, schema: main}
+  d: {fake: b, mode: upsert, deletes: keep}
+`, []string{
+			`3:11: unknown snapshot "everything": want first, none or only`,
+			`4:7: "yes": want true or false`,
+			`6:39: deletes: source fake sends deletes itself: leave this out`,
+			`7:33: unknown schema policy "evolv": want evolve, ignore, set_aside or fail`,
+			`7:60: want text, not a list`,
+			`8:25: unknown schema policy "main": want evolve, ignore, set_aside or fail (the option schema of house belongs below "house")`,
 		}},
 		{"transforms", head + `sinks: {a: b.fake}
 transforms:

@@ -29,7 +29,7 @@ func (d *decoder) source(v *node, dst *Source) {
 
 // sinkKeys are the keys of a sink besides its connector.
 func sinkKeys() []string {
-	return []string{"mode", "key", "policies", "bad_rows", "transforms", "deletes"}
+	return []string{"mode", "key", "policies", "bad_rows", "transforms", "deletes", "schema"}
 }
 
 // sinks reads `sinks: {name: sink}`.
@@ -82,6 +82,8 @@ func (d *decoder) sink(v *node, s *Sink) {
 			s.Transforms = d.transforms(e.value)
 		case "deletes":
 			parsed(d, e.value, &s.Deletes, ParseDeletes)
+		case "schema":
+			s.Schema = d.schemaPolicies(e.value, def.Name)
 		}
 	}
 	if s.Deletes != "" && s.Deletes != DeletesKeep && (s.Mode == nil || *s.Mode != connector.Upsert) {

@@ -110,7 +110,7 @@ func (d *decoder) unknownKey(e entry, what string, names []string) {
 
 // pipelineKeys are the keys at the top of a file.
 func pipelineKeys() []string {
-	return []string{"name", "guarantee", "source", "transforms", "sinks", "bad_rows", "limit", "batch_rows"}
+	return []string{"name", "guarantee", "source", "transforms", "sinks", "bad_rows", "limit", "batch_rows", "snapshot", "once"}
 }
 
 func (d *decoder) pipeline(root *node) *Pipeline {
@@ -124,7 +124,10 @@ func (d *decoder) pipeline(root *node) *Pipeline {
 		{key: "bad_rows", decode: func(v *node) { p.BadRows = d.badRows(v) }},
 		{key: "limit", decode: func(v *node) { p.Limit = d.count(v) }},
 		{key: "batch_rows", decode: func(v *node) { p.BatchRows = int(min(d.count(v), maxBatchRows)) }},
+		{key: "snapshot", decode: func(v *node) { parsed(d, v, &p.Snapshot, ParseSnapshot) }},
+		{key: "once", decode: func(v *node) { parsed(d, v, &p.Once, parseBool) }},
 	})
+	d.following(root, p)
 	return p
 }
 

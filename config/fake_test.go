@@ -20,6 +20,7 @@ type fakeConfig struct {
 	Style    string            `leat:"style" enum:"plain|fancy"`
 	Columns  []string          `leat:"columns"`
 	Types    map[string]string `leat:"types"`
+	Follow   bool              `leat:"follow"`
 	query    string
 }
 
@@ -40,6 +41,9 @@ func (c *fakeSource) Contract() (connector.SourceContract, error) {
 	if c.Path == "no" {
 		return connector.SourceContract{}, errors.New("path no is no path")
 	}
+	if c.Follow {
+		return connector.SourceContract{Input: connector.Changelog}, nil
+	}
 	return connector.SourceContract{Bounded: true}, nil
 }
 
@@ -50,11 +54,17 @@ func (c *fakeSource) Open(connector.Env) (connector.Source, error) {
 type fakeSink struct{ fakeConfig }
 
 func (c *fakeSink) Contract() (connector.SinkContract, error) {
-	return connector.SinkContract{Modes: []connector.WriteMode{connector.Append}}, nil
+	return connector.SinkContract{Modes: []connector.WriteMode{connector.Append, connector.Upsert}}, nil
 }
 
 func (c *fakeSink) Open(connector.Env) (connector.Sink, error) {
 	return nil, errors.New("not in this test")
+}
+
+// houseSink has an option with the name of a key of sinks.
+type houseSink struct {
+	fakeSink
+	Schema string `leat:"schema"`
 }
 
 func registry(t testing.TB) *connector.Registry {
@@ -67,6 +77,7 @@ func registry(t testing.TB) *connector.Registry {
 			Sink:   func() connector.SinkConfig { return &fakeSink{} },
 		},
 		{Name: "well", Schemes: []string{"well"}, Source: func() connector.SourceConfig { return &fakeSource{} }},
+		{Name: "house", Schemes: []string{"house"}, Sink: func() connector.SinkConfig { return &houseSink{} }},
 		{Name: "drain", Schemes: []string{"drain"}, Sink: func() connector.SinkConfig { return &fakeSink{} }},
 	} {
 		if err := reg.Register(d); err != nil {

@@ -15,6 +15,8 @@ type Pipeline struct {
 	BadRows    *BadRows   // for rows that can't be read or transformed, and for sinks that say nothing else; nil: stop
 	Limit      int64      // rows of each dataset; 0: all
 	BatchRows  int        // rows of a batch; 0: the engine's default
+	Snapshot   string     // of a source that is followed, what is copied of what is there already: first (or empty), none, only
+	Once       bool       // of a source that is followed: end where its changes end when the run starts
 }
 
 // Source is the source's connector and its configuration.
@@ -35,6 +37,7 @@ type Sink struct {
 	BadRows    *BadRows                    // nil: the pipeline's
 	Transforms Transforms                  // applied for this sink alone
 	Deletes    string                      // rows that are gone from the source: keep (or empty), hard, soft; needs mode upsert
+	Schema     map[string]string           // of a source that is followed, what happens when columns change, by dataset or by "*"
 }
 
 // Transforms are the steps of a pipeline or a sink.

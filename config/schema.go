@@ -45,6 +45,12 @@ func JSONSchema(reg *connector.Registry) ([]byte, error) {
 			"bad_rows":   ref("bad_rows"),
 			"limit":      number("Rows of each dataset; 0: all."),
 			"batch_rows": number("Rows of a batch; 0: a default that fits."),
+			"snapshot": enum("Of a source that is followed, what is copied of what is there already: first everything, while changes are "+
+				"followed; none of it; only that, and then the run ends.", snapshots()...),
+			"once": object{
+				"description": "Of a source that is followed: end where its changes end when the run starts.",
+				"type":        []string{"boolean", "string"},
+			},
 		},
 		"$defs": object{
 			"sink":       object{"oneOf": []any{urlSchema(), oneConnector(sinks, sinkProperties())}},
@@ -117,6 +123,16 @@ func sinkProperties() object {
 		"deletes": enum("What happens to rows that are gone from the source, found by comparing all keys after each run; "+
 			"needs mode upsert.",
 			DeletesKeep, DeletesHard, DeletesSoft),
+		"schema": schemaPolicySchema(),
+	}
+}
+
+func schemaPolicySchema() object {
+	policy := enum("evolve: the target follows; ignore: it stays as it is; set_aside: rows under the new columns are set aside; "+
+		"fail: the dataset stops, the others go on.", schemaPolicies()...)
+	return object{
+		"description": "What happens when columns change while the source is followed, for all datasets or by dataset (* for all others).",
+		"oneOf":       []any{policy, object{"type": "object", "additionalProperties": policy}},
 	}
 }
 
