@@ -25,7 +25,21 @@ var (
 type Item interface{ item() }
 
 // Batch is an item of rows. Every lane shares the same batch; nobody changes it.
-type Batch struct{ *record.Batch }
+type Batch struct {
+	*record.Batch
+	// Ledger is the state of open backfills at the batch's position, the JSON of record.Progress; empty where there is no position, or
+	// none is kept.
+	Ledger string
+}
+
+// Mark is how far lanes got: the parts of a record.Progress that a stream carries.
+type Mark struct {
+	Position record.Position
+	Ledger   string
+}
+
+// Equal reports whether both are the same bytes.
+func (m Mark) Equal(n Mark) bool { return m.Ledger == n.Ledger && m.Position.Equal(n.Position) }
 
 // SnapshotComplete marks in a lane the end of a snapshot that its sink asked for. It has no position.
 type SnapshotComplete struct{ Datasets []string }
@@ -87,8 +101,9 @@ type Requests interface {
 
 // Progress says how far all lanes got.
 type Progress interface {
-	// Watermark returns the position that every tracked lane has acknowledged; false until there is one. It never goes back.
-	Watermark() (record.Position, bool)
+	// Watermark returns the position that every tracked lane has acknowledged, with its ledger; false until there is one. It never
+	// goes back.
+	Watermark() (Mark, bool)
 	// Moved is a channel of capacity 1 that gets a value when the watermark has moved or the stream has become idle.
 	Moved() <-chan struct{}
 	// Idle reports whether, at one moment, nothing is queued and nothing is in flight: no item on any lane, tracked or not, and
@@ -136,10 +151,10 @@ func countOf(it Item) Count {
 	return Count{Items: 1, Rows: int64(b.NumRows()), Changes: int64(b.Changes), Bytes: b.Bytes()}
 }
 
-// positionOf returns the item's position, zero where it has none.
-func positionOf(it Item) record.Position {
-	if b, ok := it.(Batch); ok {
-		return b.Position
+// markOf returns the item's position and ledger, zero where it has none.
+func markOf(it Item) Mark {
+	if b, ok := it.(Batch); ok && !b.Position.Zero() {
+		return Mark{b.Position, b.Ledger}
 	}
-	return record.Position{}
+	return Mark{}
 }

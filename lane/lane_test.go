@@ -169,8 +169,8 @@ func TestConcurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	consumers.Wait()
-	if p, _ := m.Watermark(); p.String() != strconv.Itoa(items) || !m.Idle() {
-		t.Errorf("watermark %s, idle %v", p, m.Idle())
+	if p, _ := m.Watermark(); p.Position.String() != strconv.Itoa(items) || !m.Idle() {
+		t.Errorf("watermark %s, idle %v", p.Position, m.Idle())
 	}
 	for _, s := range sinks {
 		st, err := m.Stats(s)

@@ -1,10 +1,6 @@
 package lane
 
-import (
-	"slices"
-
-	"github.com/leatdata/leat/record"
-)
+import "slices"
 
 // entryState is where an entry of a ledger is.
 type entryState uint8
@@ -17,18 +13,18 @@ const (
 
 // entry is one item of one lane.
 type entry[T any] struct {
-	number   uint64 // of the publication
-	item     T      // zeroed once acknowledged, so that it can be freed
-	count    Count
-	position record.Position
-	state    entryState
-	turn     uint64 // counts the hand-outs
+	number uint64 // of the publication
+	item   T      // zeroed once acknowledged, so that it can be freed
+	count  Count
+	at     Mark
+	state  entryState
+	turn   uint64 // counts the hand-outs
 }
 
 // mark is a position with the number of the publication that carried it.
 type mark struct {
-	number   uint64 // 0: none
-	position record.Position
+	number uint64 // 0: none
+	Mark
 }
 
 // ledger is the state of one lane, without locks and without waiting: the unacknowledged suffix of what was published into it.
@@ -76,8 +72,8 @@ func (l *ledger[T]) ack(e *entry[T]) {
 	l.stats.InFlight = l.stats.InFlight.minus(e.count)
 	l.stats.Acked = l.stats.Acked.plus(e.count)
 	for len(l.entries) > 0 && l.entries[0].state == acked {
-		if first := l.entries[0]; !first.position.Zero() {
-			l.frontier = mark{first.number, first.position}
+		if first := l.entries[0]; !first.at.Position.Zero() {
+			l.frontier = mark{first.number, first.at}
 		}
 		l.entries[0] = nil
 		l.entries = l.entries[1:]

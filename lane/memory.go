@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-
-	"github.com/leatdata/leat/record"
 )
 
 // Options bound the lanes of a [Memory] stream. The zero value has the defaults.
@@ -129,7 +127,7 @@ func (m *Memory) prepare(it Item, to []string) (*publication, error) {
 			p.lanes = append(p.lanes, l)
 		}
 	}
-	if !positionOf(it).Zero() && len(p.lanes) < len(m.lanes) {
+	if !markOf(it).Position.Zero() && len(p.lanes) < len(m.lanes) {
 		return nil, fmt.Errorf("lane: an item with a position goes to all lanes, not only to %q", to)
 	}
 	return p, nil
@@ -194,11 +192,11 @@ func (m *Memory) hasRoom(l *memoryLane, size int64) bool {
 func (m *Memory) enter(p *publication) {
 	m.number++
 	for _, l := range p.lanes {
-		l.ledger.publish(&entry[Item]{number: m.number, item: p.item, count: p.count, position: positionOf(p.item)})
+		l.ledger.publish(&entry[Item]{number: m.number, item: p.item, count: p.count, at: markOf(p.item)})
 		l.notify()
 	}
-	if len(m.lanes) == 0 && !positionOf(p.item).Zero() {
-		m.watermark = mark{m.number, positionOf(p.item)}
+	if at := markOf(p.item); len(m.lanes) == 0 && !at.Position.Zero() {
+		m.watermark = mark{m.number, at}
 		signal(m.moved)
 	}
 }
@@ -279,10 +277,10 @@ func union(a, b []string) []string {
 func (m *Memory) Requests() (Consumer[Request], error) { return m.requests.attach(), nil }
 
 // Watermark implements Progress.
-func (m *Memory) Watermark() (record.Position, bool) {
+func (m *Memory) Watermark() (Mark, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.watermark.position, m.watermark.number > 0
+	return m.watermark.Mark, m.watermark.number > 0
 }
 
 // Moved implements Progress.

@@ -258,7 +258,8 @@ func (m *machine) check(t *rapid.T) {
 		}
 	}
 	must(t, m.real.Idle() == idle, "idle: %v, want %v", m.real.Idle(), idle)
-	p, ok := m.real.Watermark()
+	at, ok := m.real.Watermark()
+	p := at.Position
 	want := m.lowest()
 	must(t, ok == (want != ""), "watermark %s, want %q", p, want)
 	must(t, !ok || p.String() == want, "watermark %s, want %s", p, want)

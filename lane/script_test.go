@@ -237,7 +237,7 @@ func (s *script) serve(ctx context.Context, word string, args []string) (string,
 
 func (s *script) status(sinks []string) (string, error) {
 	p, _ := s.m.Watermark()
-	parts := []string{"watermark " + p.String()}
+	parts := []string{"watermark " + p.Position.String()}
 	if s.m.Idle() {
 		parts = append(parts, "idle")
 	}

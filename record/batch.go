@@ -250,3 +250,20 @@ func rowJSON(rb arrow.RecordBatch, cols []int, i int) json.RawMessage {
 	}
 	return append(out, '}')
 }
+
+// KeyMoved reports whether row i is an update that changed its key: the image before has a key, and another one.
+func (b *Batch) KeyMoved(i int) bool {
+	if b.Old == nil || b.Op(i) != Update {
+		return false
+	}
+	moved := false
+	for _, k := range b.Schema.Key {
+		before := b.Old.Column(k)
+		if before.IsNull(i) {
+			return false
+		}
+		at := int64(i)
+		moved = moved || !array.SliceEqual(before, at, at+1, b.Rows.Column(k), at, at+1)
+	}
+	return moved
+}

@@ -1,0 +1,281 @@
+package backfill
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/record"
+)
+
+// Merge is the state of all backfills of one pipeline.
+type Merge struct {
+	src     connector.Merger
+	order   func(a, b record.Position) (int, bool)
+	jobs    []*job
+	seeded  map[string]map[string]bool // by lane, then dataset
+	at      record.Position            // the stream's
+	now     record.Position            // newest snapshot that was asked for
+	dirty   bool
+	encoded json.RawMessage
+}
+
+// Lane is a lane as it is found when a pipeline starts.
+type Lane struct {
+	Name   string
+	Ledger json.RawMessage // of its progress; empty: it has nothing
+	// Ahead is the lane's own position where that lies ahead of where the stream starts; zero: it does not.
+	Ahead record.Position
+}
+
+// Delivery is something for some lanes, in order. Exactly one of Batch and Complete is set.
+type Delivery struct {
+	Lanes    []string      // nil: all
+	Batch    *record.Batch // without a position, unless Lanes is nil and it is the batch that came in
+	Complete string        // the dataset whose snapshot is complete
+}
+
+// New returns the state of a pipeline whose lanes stand where they say. compare orders positions of the stream.
+func New(src connector.Merger, compare func(a, b record.Position) (int, bool), lanes []Lane) (*Merge, error) {
+	m := &Merge{src: src, order: compare, seeded: map[string]map[string]bool{}, dirty: true}
+	type known struct {
+		text string
+		gate string
+	}
+	same := map[known]*job{}
+	for _, l := range lanes {
+		led, err := decodeLedger(l.Ledger)
+		if err != nil {
+			return nil, err
+		}
+		m.seeded[l.Name] = map[string]bool{}
+		for _, d := range led.Seeded[l.Name] {
+			m.seeded[l.Name][d] = true
+		}
+		for _, e := range led.Jobs {
+			if !slices.Contains(e.Lanes, l.Name) {
+				continue
+			}
+			e.Lanes = nil
+			text, err := json.Marshal(e)
+			if err != nil {
+				return nil, err //nolint:wrapcheck // it was decoded just now
+			}
+			k := known{string(text), l.Ahead.String()}
+			if same[k] == nil { // lanes with the same state share one read
+				same[k] = e.restore()
+				same[k].gate = l.Ahead
+				m.jobs = append(m.jobs, same[k])
+			}
+			same[k].lanes = append(same[k].lanes, l.Name)
+		}
+	}
+	return m, nil
+}
+
+// Has reports whether the lane has the snapshot of the dataset, or a backfill of it is open.
+func (m *Merge) Has(lane, dataset string) bool {
+	return m.seeded[lane][dataset] || m.find(lane, dataset) != nil
+}
+
+func (m *Merge) find(lane, dataset string) *job {
+	for _, j := range m.jobs {
+		if j.dataset == dataset && slices.Contains(j.lanes, lane) {
+			return j
+		}
+	}
+	return nil
+}
+
+// Known notes a dataset as complete in lanes that take no snapshot of it.
+func (m *Merge) Known(dataset string, lanes ...string) {
+	for _, l := range lanes {
+		m.set(l, dataset)
+	}
+}
+
+func (m *Merge) set(lane, dataset string) {
+	if m.seeded[lane] == nil {
+		m.seeded[lane] = map[string]bool{}
+	}
+	m.seeded[lane][dataset] = true
+	m.dirty = true
+}
+
+// How says how a backfill treats what the lanes have of the dataset.
+type How uint8
+
+// The ways.
+const (
+	First    How = iota // they have nothing of it
+	Truncate            // they empty it before
+	Refill              // rows are written over what they have, by key
+)
+
+// Request opens a backfill. What the lanes had of the dataset, an open backfill included, no longer counts. Lanes that ask for the same
+// before anything was read share one read.
+func (m *Merge) Request(s *record.Schema, how How, lanes ...string) {
+	ahead := record.Position{}
+	for _, l := range lanes {
+		if j := m.find(l, s.Dataset); j != nil {
+			ahead = j.gate
+		}
+		m.leave(l, s.Dataset)
+	}
+	for _, j := range m.jobs {
+		if j.dataset == s.Dataset && j.untouched() && j.truncate == (how == Truncate) && j.refill == (how == Refill) && j.gate.Equal(ahead) {
+			j.lanes = append(j.lanes, lanes...)
+			return
+		}
+	}
+	m.jobs = append(m.jobs, &job{
+		dataset: s.Dataset, schema: s, lanes: slices.Clone(lanes), truncate: how == Truncate, refill: how == Refill, gate: ahead,
+		segments: []*segment{{}},
+	})
+}
+
+// untouched reports whether nothing of the job was begun.
+func (j *job) untouched() bool {
+	return !j.failed && len(j.points) == 0 && !slices.ContainsFunc(j.segments, func(s *segment) bool { return s.state != planned })
+}
+
+// leave takes a lane out of whatever it has of a dataset.
+func (m *Merge) leave(lane, dataset string) {
+	m.dirty = true
+	delete(m.seeded[lane], dataset)
+	m.jobs = slices.DeleteFunc(m.jobs, func(j *job) bool {
+		if j.dataset != dataset {
+			return false
+		}
+		j.lanes = slices.DeleteFunc(j.lanes, func(l string) bool { return l == lane })
+		if len(j.lanes) == 0 {
+			j.epoch++
+		}
+		return len(j.lanes) == 0
+	})
+}
+
+// Describe tells the schema of a dataset whose backfill was restored from a ledger.
+func (m *Merge) Describe(s *record.Schema) {
+	for _, j := range m.jobs {
+		if j.dataset == s.Dataset && j.schema == nil {
+			j.schema = s
+		}
+	}
+}
+
+// Fail ends the dataset for a lane: nothing more of it is delivered, and the ledger says that it has to be copied again as a whole.
+func (m *Merge) Fail(s *record.Schema, lane string) {
+	m.leave(lane, s.Dataset)
+	m.jobs = append(m.jobs, &job{
+		dataset: s.Dataset, schema: s, lanes: []string{lane}, truncate: true, failed: true, segments: []*segment{{}},
+	})
+}
+
+// Open reports whether a backfill of the dataset is open in any lane.
+func (m *Merge) Open(dataset string) bool {
+	return slices.ContainsFunc(m.jobs, func(j *job) bool { return j.dataset == dataset })
+}
+
+// Busy reports whether any backfill is open that is not failed.
+func (m *Merge) Busy() bool {
+	return slices.ContainsFunc(m.jobs, func(j *job) bool { return !j.failed })
+}
+
+// Held returns how many bytes of changes wait for chunks.
+func (m *Merge) Held() int64 {
+	n := int64(0)
+	for _, j := range m.jobs {
+		for _, s := range j.all() {
+			for _, h := range s.held {
+				n += h.batch.Bytes()
+			}
+		}
+	}
+	return n
+}
+
+// Turn takes note of where the stream is, and returns what has to be delivered before anything else: truncations that open a backfill,
+// and the marks of those that are complete.
+func (m *Merge) Turn(at record.Position) []Delivery {
+	if !at.Zero() && !at.Equal(m.at) {
+		m.at = at
+		for _, j := range m.jobs {
+			m.reached(j, at)
+		}
+	}
+	var out []Delivery
+	for _, j := range m.jobs {
+		if j.truncate && !j.failed && j.gate.Zero() && j.schema != nil {
+			j.truncate = false
+			m.dirty = true
+			out = append(out, Delivery{Lanes: j.lanes, Batch: &record.Batch{Schema: j.schema, Truncate: true}})
+		}
+	}
+	m.jobs = slices.DeleteFunc(m.jobs, func(j *job) bool {
+		if !j.complete() {
+			return false
+		}
+		for _, l := range j.lanes {
+			m.set(l, j.dataset)
+		}
+		out = append(out, Delivery{Lanes: j.lanes, Complete: j.dataset})
+		return true
+	})
+	return out
+}
+
+// reached forgets what the stream has passed.
+func (m *Merge) reached(j *job, at record.Position) {
+	if !j.gate.Zero() {
+		if order, ok := m.order(at, j.gate); ok && order >= 0 {
+			j.gate = record.Position{}
+		}
+		return
+	}
+	changed := false
+	for _, s := range j.all() {
+		if s.state == published && m.src.Outlived(s.snapshot, at) {
+			s.state, s.snapshot, changed = done, record.Position{}, true
+		}
+	}
+	if changed {
+		j.tidy()
+		m.dirty = true
+	}
+}
+
+// Change routes one batch of the stream. What it returns goes to the lanes in order; the batch's own position is on none of it, unless
+// the batch goes to all lanes as it is. It waits until every transaction is visible of which a change is let go because a chunk
+// that is yet to be read will have it.
+func (m *Merge) Change(ctx context.Context, b *record.Batch, lanes []string) ([]Delivery, error) {
+	var jobs []*job
+	for _, j := range m.jobs {
+		if b.Schema != nil && j.dataset == b.Schema.Dataset && j.gate.Zero() {
+			jobs = append(jobs, j)
+		}
+	}
+	if len(jobs) == 0 {
+		return []Delivery{{Batch: b}}, nil
+	}
+	var out []Delivery
+	rest := slices.DeleteFunc(slices.Clone(lanes), func(l string) bool {
+		return slices.ContainsFunc(jobs, func(j *job) bool { return slices.Contains(j.lanes, l) })
+	})
+	plain := *b
+	plain.Position = record.Position{}
+	if len(rest) > 0 {
+		out = append(out, Delivery{Lanes: rest, Batch: &plain})
+	}
+	for _, j := range jobs {
+		parts, err := m.route(ctx, j, &plain)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range parts {
+			out = append(out, Delivery{Lanes: slices.Clone(j.lanes), Batch: p})
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,112 @@
+package backfill
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/leatdata/leat/record"
+)
+
+// Work is something to read from the source for a backfill.
+type Work struct {
+	Dataset string
+	// Plan asks for the next chunk behind After; else Chunk is to be read.
+	Plan  bool
+	After json.RawMessage
+	Chunk record.Chunk
+
+	job   *job
+	epoch int
+	seg   *segment
+}
+
+// Lanes returns the lanes that the work is for, now.
+func (w *Work) Lanes() []string { return w.job.lanes }
+
+// Stale reports whether the work was overtaken: its outcome must not be used.
+func (w *Work) Stale() bool { return w.job.epoch != w.epoch }
+
+// Same reports whether both are parts of one pass over a dataset, so that the planning of one can go on for the other.
+func (w *Work) Same(o *Work) bool { return o != nil && w.job == o.job && w.epoch == o.epoch }
+
+// Next returns something to do, or nil. A chunk's snapshot must be taken after Next returned it. ahead bounds how many chunks are planned
+// before they are read. Every Work ends with a call of Planned, Publish or Abandon.
+func (m *Merge) Next(ahead int) *Work {
+	for _, j := range m.jobs {
+		if !j.active() {
+			continue
+		}
+		for _, p := range j.points {
+			if p.waits() {
+				p.begin()
+				return m.work(j, p, record.Chunk{Dataset: j.dataset, Keys: p.keys})
+			}
+		}
+		for _, s := range j.segments {
+			if s.waits() {
+				s.begin()
+				return m.work(j, s, record.Chunk{Dataset: j.dataset, From: j.from(s), To: s.to})
+			}
+		}
+		last := j.segments[len(j.segments)-1]
+		if !j.planning && last.state == planned && !last.ready && j.ahead() < ahead {
+			j.planning = true
+			return &Work{Dataset: j.dataset, Plan: true, After: j.from(last), job: j, epoch: j.epoch, seg: last}
+		}
+	}
+	return nil
+}
+
+func (*Merge) work(j *job, s *segment, c record.Chunk) *Work {
+	return &Work{Dataset: j.dataset, Chunk: c, job: j, epoch: j.epoch, seg: s}
+}
+
+// Planned takes note of the chunk that follows; to nil: it is the last one.
+func (m *Merge) Planned(w *Work, to json.RawMessage) {
+	if w.Stale() {
+		return
+	}
+	w.job.planning = false
+	w.job.cut(to)
+}
+
+// Abandon gives work back that could not be done: it comes again. Nothing of what was read may be delivered. Changes go on being held
+// for a chunk, and are judged by the snapshot of the try that succeeds.
+func (m *Merge) Abandon(w *Work) {
+	switch {
+	case w.Stale():
+	case w.Plan:
+		w.job.planning = false
+	default:
+		w.seg.again = true
+	}
+}
+
+// Publish says that the chunk's rows were read under the snapshot, and returns which held changes follow them. rows is how many there
+// were. The rows come first; nothing with a position may come between.
+func (m *Merge) Publish(ctx context.Context, w *Work, snapshot record.Position, rows int64) ([]Delivery, error) {
+	if w.Stale() {
+		return nil, nil
+	}
+	s := w.seg
+	s.state, s.snapshot = published, snapshot
+	w.job.rows += rows
+	m.dirty = true
+	waiting := s.held
+	s.held = nil
+	var out []Delivery
+	for _, h := range waiting {
+		b, err := m.judge(ctx, w.job, h, snapshot)
+		if err != nil {
+			return nil, err
+		}
+		if b != nil {
+			out = append(out, Delivery{Lanes: w.job.lanes, Batch: b})
+		}
+	}
+	if !m.at.Zero() && m.src.Outlived(snapshot, m.at) {
+		s.state, s.snapshot = done, record.Position{}
+		w.job.tidy()
+	}
+	return out, nil
+}
