@@ -160,7 +160,7 @@ func laneProblems(src connector.SourceContract, s SinkOffer) []Problem {
 		add("admit.mode", "use mode "+strings.Join(modes, " or "), "it has no mode %s", s.Mode)
 	}
 	if src.Input > s.Contract.Input {
-		add("admit.input", "choose a sink that takes updates and deletes",
+		add("admit.input", hintForChanges(s, "choose a sink that takes updates and deletes"),
 			"the source sends updates and deletes, and this sink only takes rows to append")
 	}
 	if src.Input > connector.AppendOnly && s.Mode == connector.Append && slices.Contains(s.Contract.Modes, connector.Upsert) {
@@ -168,7 +168,7 @@ func laneProblems(src connector.SourceContract, s SinkOffer) []Problem {
 	}
 	whole := s.Contract.Atomicity == connector.Whole || s.Mode == connector.Replace
 	if whole && !src.Bounded {
-		add("admit.bounded", "use mode append or upsert, into a sink that can be written bit by bit",
+		add("admit.bounded", hintForChanges(s, "use mode append or upsert, into a sink that can be written bit by bit"),
 			"it shows its rows when the run ends, and this source never ends")
 	}
 	if whole && src.Incremental {
@@ -176,6 +176,14 @@ func laneProblems(src connector.SourceContract, s SinkOffer) []Problem {
 			"each run would replace what the last one wrote by what is new since then")
 	}
 	return ps
+}
+
+// hintForChanges is what the sink says about how it takes changes, or else the general hint.
+func hintForChanges(s SinkOffer, otherwise string) string {
+	if s.Contract.ForChanges != "" {
+		return s.Contract.ForChanges
+	}
+	return otherwise
 }
 
 // problemsError makes one error of all problems: the message has a line for each, the hint is that of the first.
