@@ -179,3 +179,20 @@ func TestAdmissionOfSeveralSinks(t *testing.T) {
 		t.Fatal("no sink was admitted")
 	}
 }
+
+// A sink that would take changes if it were configured for them says so itself.
+func TestHintForChanges(t *testing.T) {
+	src := connector.SourceContract{Replay: connector.Deterministic, Input: connector.Changelog}
+	c := connector.SinkContract{
+		Modes: []connector.WriteMode{connector.Replace}, Atomicity: connector.Whole, Durable: true, ForChanges: "say log=true",
+	}
+	a := Admit(src, []SinkOffer{{Name: "s", Contract: c, Mode: connector.Replace}}, connector.BestGuarantee)
+	for _, p := range a.Problems {
+		if p.Hint != c.ForChanges {
+			t.Errorf("%s: hint %q, want %q", p.Code, p.Hint, c.ForChanges)
+		}
+	}
+	if len(a.Problems) != 2 {
+		t.Errorf("problems: %v", a.Problems)
+	}
+}
