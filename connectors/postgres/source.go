@@ -22,6 +22,8 @@ type Source struct {
 	env  connector.Env
 	pool pool
 
+	merge merging // what merging chunks with a stream needs
+
 	inner  connector.Source // reads what Start resolved: chunked or incremental
 	closed bool
 
