@@ -17,6 +17,8 @@ type arrayColumn struct {
 	dimOff      []int32 // of dims and of lower
 	elemOff     []int32
 	elem        *column
+	delim       byte   // between elements in the text form
+	unquoted    []byte // of an element in the text form
 }
 
 func (a *arrayColumn) fresh() {

@@ -25,7 +25,6 @@ const (
 	opDecimal
 	opNumericText
 	opRaw
-	opRawUTF8 // opRaw that refuses invalid UTF-8
 	opVersioned
 	opCopy // fixed width, byte for byte
 	opDate
@@ -45,6 +44,7 @@ var (
 	errInfinite         = errors.New("the column's type has no infinity")
 	errInfiniteInterval = errors.New("an infinite interval has no months, days and microseconds")
 	errUTF8             = errors.New("the text is not valid UTF-8")
+	errColumnFull       = errors.New("the values of one column in one batch are more than 2 GiB")
 )
 
 // column collects the values of one column in buffers that Arrow takes over as they are.
@@ -56,6 +56,9 @@ type column struct {
 	scale int // opDecimal
 	inf   bool
 	zoned bool
+	float bool // opSwap4, opSwap8
+	hex   bool // opRaw: in text, binary is in hex
+	utf8  bool // text is checked
 
 	n, nulls   int
 	valid, fix []byte
@@ -70,8 +73,12 @@ func newColumn(t Type, dt arrow.DataType, utf8Checked bool) (*column, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &column{dt: dt, inf: rt.Infinite, zoned: rt.Zoned, scale: int(rt.Scale)}
+	c := &column{dt: dt, inf: rt.Infinite, scale: int(rt.Scale)}
+	c.float = rt.Kind == record.Float32 || rt.Kind == record.Float64
+	c.hex = rt.Kind == record.Binary
+	c.utf8 = utf8Checked && !c.hex
 	c.op, c.width = opFor(t, rt)
+	c.zoned = rt.Zoned || (c.op == opTimestampText && rt.Name == lenientInstant)
 	switch c.op { //nolint:exhaustive // all others need nothing more
 	case 0:
 		return nil, unsupported(t, rt)
@@ -84,10 +91,6 @@ func newColumn(t Type, dt arrow.DataType, utf8Checked bool) (*column, error) {
 		if c.scale < 0 {
 			return nil, unsupported(t, rt)
 		}
-	case opRaw:
-		if utf8Checked && rt.Kind != record.Binary {
-			c.op = opRawUTF8
-		}
 	case opArray:
 		if t.Elem == nil {
 			return nil, unsupported(t, rt)
@@ -96,7 +99,10 @@ func newColumn(t Type, dt arrow.DataType, utf8Checked bool) (*column, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.arr = &arrayColumn{elem: elem}
+		c.arr = &arrayColumn{elem: elem, delim: t.Delim}
+		if c.arr.delim == 0 {
+			c.arr.delim = ','
+		}
 	}
 	c.fresh()
 	return c, nil
@@ -193,9 +199,8 @@ func (c *column) appendNull() {
 	case c.arr != nil:
 		c.arr.end()
 	default:
-		for range c.width {
-			c.fix = append(c.fix, 0)
-		}
+		var zero [32]byte
+		c.fix = append(c.fix, zero[:c.width]...)
 	}
 	c.nulls++
 	c.n++
@@ -204,7 +209,15 @@ func (c *column) appendNull() {
 // append decodes one value. After an error the column is as before.
 func (c *column) append(v []byte) error {
 	c.mark()
-	if err := c.value(v); err != nil {
+	return c.close(c.value(v))
+}
+
+// close ends the value that mark began, or takes it back.
+func (c *column) close(err error) error {
+	if c.off != nil && len(c.data) > math.MaxInt32 {
+		err = errColumnFull
+	}
+	if err != nil {
 		c.rewind()
 		return err
 	}
@@ -267,21 +280,23 @@ func (c *column) value(v []byte) (err error) { //nolint:cyclop // a case for eac
 		}
 		c.fix = append(c.fix, v[1], v[0])
 	case opRaw:
-		c.data = append(c.data, v...)
-	case opRawUTF8:
-		if !utf8.Valid(v) {
-			return errUTF8
-		}
-		c.data = append(c.data, v...)
+		return c.raw(v)
 	case opVersioned:
 		if len(v) < 1 || v[0] != 1 {
 			return errMalformed
 		}
-		c.data = append(c.data, v[1:]...)
+		return c.raw(v[1:])
 	case opDecimal:
-		return c.decimal(v)
+		x, err := decodeDecimal(v, c.scale)
+		if err != nil {
+			return err
+		}
+		return c.decimal(&x)
 	case opTimestamp:
-		return c.timestamp(v)
+		if len(v) != 8 {
+			return errMalformed
+		}
+		return c.timestamp(int64(binary.BigEndian.Uint64(v)))
 	case opBool:
 		if len(v) != 1 || v[0] > 1 {
 			return errMalformed
@@ -308,11 +323,15 @@ func (c *column) value(v []byte) (err error) { //nolint:cyclop // a case for eac
 	return err
 }
 
-func (c *column) decimal(v []byte) error {
-	x, err := decodeDecimal(v, c.scale)
-	if err != nil {
-		return err
+func (c *column) raw(v []byte) error {
+	if c.utf8 && !utf8.Valid(v) {
+		return errUTF8
 	}
+	c.data = append(c.data, v...)
+	return nil
+}
+
+func (c *column) decimal(x *limbs) error {
 	sign := uint64(int64(x[c.words-1]) >> 63)
 	for _, w := range x[c.words:] {
 		if w != sign {
@@ -325,11 +344,8 @@ func (c *column) decimal(v []byte) error {
 	return nil
 }
 
-func (c *column) timestamp(v []byte) error {
-	if len(v) != 8 {
-		return errMalformed
-	}
-	t := int64(binary.BigEndian.Uint64(v))
+// timestamp takes microseconds since 2000, as the server has it.
+func (c *column) timestamp(t int64) error {
 	switch {
 	case t == math.MaxInt64 || t == math.MinInt64:
 		if !c.inf {
@@ -346,44 +362,60 @@ func (c *column) timestamp(v []byte) error {
 
 // temporal covers the less frequent dates and times.
 func (c *column) temporal(v []byte) error {
-	width := map[op]int{opDate: 4, opTime: 8, opTimestampText: 8, opInterval: 16, opIntervalText: 16}
-	if len(v) != width[c.op] {
+	width := 8
+	switch c.op { //nolint:exhaustive // all others have 8 bytes
+	case opDate:
+		width = 4
+	case opInterval, opIntervalText:
+		width = 16
+	}
+	if len(v) != width {
 		return errMalformed
 	}
-	switch c.op {
+	switch c.op { //nolint:exhaustive // value has the others
 	case opDate:
-		d := int32(binary.BigEndian.Uint32(v))
-		switch {
-		case d == math.MaxInt32 || d == math.MinInt32:
-			if !c.inf {
-				return errInfinite
-			}
-		case d >= math.MaxInt32-epochDays:
-			return errMalformed
-		default:
-			d += epochDays
-		}
-		c.fix = binary.LittleEndian.AppendUint32(c.fix, uint32(d))
+		return c.date(int32(binary.BigEndian.Uint32(v)))
 	case opTime:
-		t := binary.BigEndian.Uint64(v)
-		if t > 86_400_000_000 {
-			return errMalformed
-		}
-		c.fix = binary.LittleEndian.AppendUint64(c.fix, t)
+		return c.time(binary.BigEndian.Uint64(v))
 	case opTimestampText:
 		c.data = appendTimestampText(c.data, int64(binary.BigEndian.Uint64(v)), c.zoned)
+		return nil
 	default:
-		return c.interval(v)
+		return c.interval(record.IntervalValue{
+			Micros: int64(binary.BigEndian.Uint64(v)),
+			Days:   int32(binary.BigEndian.Uint32(v[8:])),
+			Months: int32(binary.BigEndian.Uint32(v[12:])),
+		})
 	}
+}
+
+// date takes days since 2000, as the server has it.
+func (c *column) date(d int32) error {
+	switch {
+	case d == math.MaxInt32 || d == math.MinInt32:
+		if !c.inf {
+			return errInfinite
+		}
+	case d >= math.MaxInt32-epochDays:
+		return errMalformed
+	default:
+		d += epochDays
+	}
+	c.fix = binary.LittleEndian.AppendUint32(c.fix, uint32(d))
 	return nil
 }
 
-func (c *column) interval(v []byte) error {
-	i := record.IntervalValue{
-		Micros: int64(binary.BigEndian.Uint64(v)),
-		Days:   int32(binary.BigEndian.Uint32(v[8:])),
-		Months: int32(binary.BigEndian.Uint32(v[12:])),
+// time takes microseconds since midnight.
+func (c *column) time(t uint64) error {
+	if t > dayMicros {
+		return errMalformed
 	}
+	c.fix = binary.LittleEndian.AppendUint64(c.fix, t)
+	return nil
+}
+
+// interval takes a value as the server has it: the largest and the smallest one are infinite.
+func (c *column) interval(i record.IntervalValue) error {
 	infinite := ""
 	switch i {
 	case record.IntervalValue{Months: math.MaxInt32, Days: math.MaxInt32, Micros: math.MaxInt64}:

@@ -153,7 +153,7 @@ func (d *Decoder) tuple(p []byte) (int, error) {
 		}
 		if err := c.append(v); err != nil {
 			d.unwind(i)
-			if errors.Is(err, errMalformed) || errors.Is(err, errShape) {
+			if !Refused(err) {
 				return 0, fmt.Errorf("binary COPY: column %q of wire type %s: %w", d.schema.Columns.Field(i).Name, d.types[i].Form, err)
 			}
 			return d.reject(p, i, err)
@@ -204,16 +204,7 @@ func (d *Decoder) reject(p []byte, col int, why error) (int, error) {
 		return 0, err
 	}
 	b := &record.Batch{Schema: lenient.schema, Rows: lenient.take()}
-	value := string(record.AppendText(nil, b.Rows.Column(col), 0))
-	d.rejects = append(d.rejects, record.Reject{
-		Dataset: d.schema.Dataset,
-		Key:     b.KeyJSON(0),
-		Column:  d.schema.Columns.Field(col).Name,
-		Value:   shorten(value),
-		Class:   "not_representable",
-		Message: why.Error(),
-		Raw:     b.RowJSON(0),
-	})
+	d.rejects = append(d.rejects, RejectOf(b, 0, d.schema.Columns.Field(col).Name, why))
 	d.total++
 	d.wire += int64(at)
 	return at, nil
@@ -223,7 +214,7 @@ func (d *Decoder) reject(p []byte, col int, why error) (int, error) {
 func (d *Decoder) lenient() (*Decoder, error) {
 	fields := d.schema.Columns.Fields()
 	for i := range fields {
-		fields[i].Type = lenientType(fields[i].Type)
+		fields[i].Type = Lenient(fields[i].Type)
 	}
 	schema := *d.schema
 	schema.Columns = arrow.NewSchema(fields, nil)
@@ -232,7 +223,12 @@ func (d *Decoder) lenient() (*Decoder, error) {
 	return NewDecoder(&schema, d.types, o, nil)
 }
 
-func lenientType(dt arrow.DataType) arrow.DataType {
+// lenientInstant is the type whose values are instants where timestamps become text.
+const lenientInstant = "timestamptz"
+
+// Lenient returns the type of a column that holds every value of the server that a column of dt may refuse, as text where need be. A
+// row that is set aside is shown in such columns.
+func Lenient(dt arrow.DataType) arrow.DataType {
 	t, err := record.TypeOf(dt)
 	if err != nil {
 		return dt
@@ -240,12 +236,17 @@ func lenientType(dt arrow.DataType) arrow.DataType {
 	switch t.Kind { //nolint:exhaustive // all others hold every value already
 	case record.Decimal:
 		return record.NumericType()
-	case record.Timestamp, record.Interval:
-		return record.ForeignType("postgres", t.String())
+	case record.Timestamp:
+		if t.Zoned {
+			return record.ForeignType("postgres", lenientInstant)
+		}
+		return record.ForeignType("postgres", "timestamp")
+	case record.Interval:
+		return record.ForeignType("postgres", "interval")
 	case record.Date:
 		return record.InfiniteDateType()
 	case record.Array:
-		return record.ArrayType(lenientType(t.Elem.Arrow), t.Rank)
+		return record.ArrayType(Lenient(t.Elem.Arrow), t.Rank)
 	}
 	return dt
 }

@@ -49,14 +49,24 @@ type Type struct {
 	Elem    *Type  // Array: the elements
 	ElemOID uint32 // Array, for encoding: the type of the elements
 	CIDR    bool   // Network, for encoding: cidr, not inet
+	Delim   byte   // Array, for its text form: what stands between elements; 0: a comma
 }
 
-// ArrayOf returns the form of an array with these elements.
-func ArrayOf(elem Type, oid uint32) Type { return Type{Form: Array, Elem: &elem, ElemOID: oid} }
+// ArrayOf returns the form of an array with these elements. Of the built-in types only box has another delimiter than the comma.
+func ArrayOf(elem Type, oid uint32) Type {
+	t := Type{Form: Array, Elem: &elem, ElemOID: oid}
+	if oid == boxOID {
+		t.Delim = ';'
+	}
+	return t
+}
+
+const boxOID = 603
 
 const (
 	epochDays   = 10_957              // from 1970-01-01 to 2000-01-01
 	epochMicros = 946_684_800_000_000 // the same
+	dayMicros   = 86_400_000_000
 	maxDims     = 6                   // of an array, as the server has it
 	nullLength  = 0xFFFFFFFF
 )
