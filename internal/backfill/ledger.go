@@ -144,3 +144,33 @@ func Read(raw json.RawMessage) (open []Backfill, seeded map[string][]string, err
 	}
 	return open, l.Seeded, nil
 }
+
+// Without is a ledger in which a lane has nothing of the datasets: they have to be copied again as a whole.
+func Without(raw json.RawMessage, lane string, datasets []string) json.RawMessage {
+	l, err := decodeLedger(raw)
+	if err != nil {
+		return raw // it was encoded here
+	}
+	if l.Seeded[lane] != nil {
+		l.Seeded[lane] = slices.DeleteFunc(l.Seeded[lane], func(d string) bool { return slices.Contains(datasets, d) })
+	}
+	l.Jobs = slices.DeleteFunc(l.Jobs, func(e entry) bool {
+		if !slices.Contains(datasets, e.Dataset) || !slices.Contains(e.Lanes, lane) {
+			return false
+		}
+		return len(e.Lanes) == 1
+	})
+	for i, e := range l.Jobs {
+		if slices.Contains(datasets, e.Dataset) {
+			l.Jobs[i].Lanes = slices.DeleteFunc(slices.Clone(e.Lanes), func(n string) bool { return n == lane })
+		}
+	}
+	for _, d := range datasets {
+		l.Jobs = append(l.Jobs, entry{Dataset: d, Lanes: []string{lane}, Truncate: true, Failed: true})
+	}
+	doc, err := json.Marshal(l)
+	if err != nil {
+		panic(fmt.Sprintf("backfill: encoding the ledger: %v", err)) // strings and valid JSON always marshal
+	}
+	return doc
+}

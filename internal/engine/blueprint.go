@@ -176,7 +176,8 @@ func (r *runner) modes() []connector.WriteMode {
 // isolates reports whether a failure of one dataset may be left to it alone: there are others, the run copies the datasets whole, so
 // that the failed one can be copied again, and the failure is one of the dataset and not of the sink.
 func (r *runner) isolates(err error, datasets int) bool {
-	if datasets < 2 || !r.contract.Bounded || r.contract.Incremental || r.contract.Input != connector.AppendOnly {
+	copies := r.contract.Bounded && !r.contract.Incremental && r.contract.Input == connector.AppendOnly
+	if datasets < 2 || (!copies && !r.follows()) {
 		return false
 	}
 	return connector.ClassOf(err) == connector.ClassPermanent

@@ -49,14 +49,20 @@ func (g *generation) checkpoint(ctx context.Context) error {
 		return nil
 	}
 	err := g.r.update(ctx, func(rec *state.Record) error {
-		rec.Progress.Position = at
-		return nil
+		rec.Progress.Position = at.Position
+		if g.back == nil {
+			return nil
+		}
+		return g.back.save(rec, at)
 	})
 	if err != nil {
 		return err
 	}
+	moved := !at.Position.Equal(g.saved.Position)
 	g.saved = at
-	g.box.put(at)
+	if moved {
+		g.box.put(at.Position)
+	}
 	return nil
 }
 
@@ -155,13 +161,20 @@ func (r *runner) begin(ctx context.Context, identity map[string]string, migrate 
 		return choice{}, fencedError(r.plan.Name, state.ErrConflict)
 	}
 	var changes []string
+	var stale []string
 	if rec != nil {
-		changes = identityChanges(rec.Identity, identity)
+		saved := rec.Identity
+		if r.follows() { // columns change while a dataset is followed
+			saved, stale = followedIdentity(rec.Identity, identity)
+		}
+		changes = identityChanges(saved, identity)
 	}
 	c, err := chooseRun(rec, r.contract, changes, r.plan.Changed)
 	if err != nil {
 		return choice{}, err
 	}
+	c.stale = stale
+	c.again = rec != nil && rec.Progress.Run != "" && c.run == ""
 	if c.origin.Position, err = migrate(c.origin.Position); err != nil {
 		return choice{}, fmt.Errorf("source: the saved position: %w", err)
 	}
@@ -213,7 +226,7 @@ func (r *runner) record(old *state.Record, identity map[string]string, c *choice
 		next.Origin = c.origin.Position
 	}
 	next.Progress.Run = c.run
-	next.Progress.Ledger = notes{Base: c.base, Only: c.only, Failed: c.failed}.encode()
+	next.Progress.Ledger = notes{Base: c.base, Only: c.only, Failed: c.failed, Backfill: c.ledger}.encode()
 	return next
 }
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -40,9 +41,11 @@ type deliverer struct {
 	failed   map[string]bool
 	done     bool // the sink has the whole run
 
-	durable  record.Position // what the sink has for sure
+	durable  committed       // what the sink has for sure
 	position record.Position // of the newest positioned item
-	tried    record.Position // of the newest commit, whose outcome may be unknown
+	tried    committed       // the newest commit, whose outcome may be unknown
+	ledger   json.RawMessage // of open backfills, as the lane had it when the generation started
+	stranger bool            // the sink has progress of another run of this pipeline
 	later    error           // ends the lane at the next durable point
 	pending
 }
@@ -53,11 +56,22 @@ type pending struct {
 	heldBytes int64
 	bytes     int64 // written
 	rows      map[string]int64
-	since     time.Time       // of the first write
-	dirty     bool            // rows were written
-	released  bool            // some of those were acknowledged before they were durable
-	boundary  record.Position // newest positioned item; zero: none
-	mid       bool            // something was written behind the boundary
+	since     time.Time // of the first write
+	dirty     bool      // rows were written
+	released  bool      // some of those were acknowledged before they were durable
+	boundary  lane.Mark // newest positioned item; zero: none
+	mid       bool      // something was written behind the boundary
+}
+
+// committed is a commit of a position store: the mark that the lane carried, and the ledger as the sink keeps it.
+type committed struct {
+	lane.Mark
+	kept string
+}
+
+// is reports whether a sink's progress is this commit.
+func (c committed) is(p record.Progress) bool {
+	return p.Position.Equal(c.Position) && string(p.Ledger) == c.kept
 }
 
 // inflow is one dataset on its way into the sink.
@@ -65,6 +79,8 @@ type inflow struct {
 	*layout
 	sent      *record.Schema // as it was last written; nil: nothing was
 	committed bool           // rows of it are durable
+	checked   bool           // the target was brought up to the first schema
+	frozen    *frozenColumns // the columns changed, and the target stays as it is; nil: it follows
 }
 
 func newDeliverer(g *generation, i int) *deliverer {
@@ -246,32 +262,32 @@ func (d *deliverer) reopen(ctx context.Context) error {
 	if err := d.start(ctx); err != nil {
 		return err
 	}
-	p, has, err := d.progress(ctx)
+	p, found, err := d.progress(ctx)
 	if err != nil || d.kind != stores {
 		return err
 	}
-	ours := has && p.Run == d.g.r.runName
+	ours := found && p.Run == d.g.r.runName
 	switch {
 	case ours && p.Done:
 		d.done = true
 		d.skipper.all = true
-	case !ours && d.durable.Zero(), ours && p.Position.Equal(d.durable):
+	case !ours && d.durable.Position.Zero(), ours && d.durable.is(p):
 		return nil // nothing more than what is known
-	case ours && !p.Position.Zero() && p.Position.Equal(d.tried):
-		d.skipper.until = p.Position
+	case ours && !p.Position.Zero() && d.tried.is(p):
+		d.skipper.until, d.skipper.ledger = p.Position, &d.tried.Ledger
 	default:
-		return d.wrap(behindError(d.spec.Name, p.Position, d.durable))
+		return d.wrap(behindError(d.spec.Name, p.Position, d.durable.Position))
 	}
-	d.durable = p.Position
+	d.durable = d.tried
 	return nil
 }
 
 // receive waits for the next item, or, with something that should become durable, only until that is due: nil.
 func (d *deliverer) receive(ctx context.Context) (lane.Delivery[lane.Item], error) {
-	if !d.atBoundary() || !d.dirty || d.kind == whole {
+	if !d.atBoundary() || d.kind == whole || (!d.dirty && (len(d.held) == 0 || d.g.r.contract.Bounded)) {
 		return d.consumer.Receive(ctx)
 	}
-	timed, cancel := context.WithDeadline(ctx, time.Now().Add(d.g.r.plan.Commit.Every-time.Since(d.since)))
+	timed, cancel := context.WithDeadline(ctx, time.Now().Add(d.every()-time.Since(d.since)))
 	defer cancel()
 	del, err := d.consumer.Receive(timed)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
@@ -280,25 +296,37 @@ func (d *deliverer) receive(ctx context.Context) (lane.Delivery[lane.Item], erro
 	return del, err
 }
 
+// every is how long the sink collects at most.
+func (d *deliverer) every() time.Duration {
+	if e := d.offer.Contract.Every; e > 0 {
+		return e
+	}
+	return d.g.r.plan.Commit.Every
+}
+
 // atBoundary reports whether all that was written ends with a replay unit.
-func (d *deliverer) atBoundary() bool { return !d.boundary.Zero() && !d.mid }
+func (d *deliverer) atBoundary() bool { return !d.boundary.Position.Zero() && !d.mid }
 
 // due reports whether what was received should become durable now.
 func (d *deliverer) due() bool {
 	if !d.atBoundary() || d.kind == whole {
 		return false
 	}
-	c := d.g.r.plan.Commit
+	size := max(d.g.r.plan.Commit.Bytes, min(d.offer.Contract.Bytes, maxCommit))
 	switch {
-	case d.bytes >= c.Bytes, d.heldBytes >= max(c.Bytes, d.g.r.plan.QueueBytes), d.later != nil, d.g.soft.Err() != nil:
+	case d.bytes >= size, d.heldBytes >= max(size, d.g.r.plan.QueueBytes), d.later != nil, d.g.soft.Err() != nil:
 		return true
 	case !d.dirty: // positions alone cost the sink nothing before they are needed
-		return !d.g.r.contract.Bounded && d.consumer.CaughtUp() || len(d.held) >= maxHeld
-	case time.Since(d.since) >= c.Every:
+		idle := !d.g.r.contract.Bounded && len(d.held) > 0 && d.consumer.CaughtUp()
+		return idle && (d.store == nil || time.Since(d.since) >= d.every()) || len(d.held) >= maxHeld
+	case time.Since(d.since) >= d.every():
 		return true
 	}
-	return !d.g.r.contract.Bounded && d.consumer.CaughtUp()
+	return !d.g.r.contract.Bounded && d.offer.Contract.Every == 0 && d.consumer.CaughtUp()
 }
+
+// maxCommit bounds what a sink that likes to collect keeps from being acknowledged, in bytes.
+const maxCommit = 64 << 20
 
 // maxHeld bounds the items without rows that wait to be acknowledged.
 const maxHeld = 256
@@ -307,9 +335,9 @@ const maxHeld = 256
 func (d *deliverer) take(ctx context.Context, del lane.Delivery[lane.Item]) error {
 	b, ok := del.Item().(lane.Batch)
 	if !ok {
-		return del.Ack() // markers of snapshots: nobody asked for one
+		return del.Ack() // a snapshot is complete: the ledger of the next position says so, too
 	}
-	over, err := d.skipper.over(b.Position)
+	over, err := d.skipper.over(b.Position, b.Ledger)
 	if err != nil {
 		return err
 	}
@@ -324,13 +352,16 @@ func (d *deliverer) take(ctx context.Context, del lane.Delivery[lane.Item]) erro
 	if stats, err := d.g.stream.Stats(d.spec.Name); err == nil {
 		d.g.r.ctl.sink(d.spec.Name, func(s *SinkStatus) { s.Queued = stats.Queued.Bytes })
 	}
+	if len(d.held) == 0 && !d.dirty {
+		d.since = time.Now()
+	}
 	d.held = append(d.held, del)
 	d.heldBytes += b.Bytes()
 	if err := d.write(ctx, b.Batch); err != nil {
 		return err
 	}
 	if !b.Position.Zero() {
-		d.boundary, d.mid = b.Position, false
+		d.boundary, d.mid = lane.Mark{Position: b.Position, Ledger: b.Ledger}, false
 	} else {
 		d.mid = true
 	}
@@ -381,8 +412,8 @@ func (d *deliverer) commit(ctx context.Context) error {
 	}
 	var err error
 	if d.store != nil {
-		d.tried = d.boundary
-		p := record.Progress{Run: d.g.r.runName, Position: d.boundary}
+		p := record.Progress{Run: d.g.r.runName, Position: d.boundary.Position, Ledger: d.ledgerOf(d.boundary)}
+		d.tried = committed{d.boundary, string(p.Ledger)}
 		err = d.v.call("commit", func() error { return d.store.Commit(ctx, p) })
 	} else if d.dirty {
 		err = d.v.call("flush", func() error { return d.sink.Flush(ctx) })
@@ -390,13 +421,24 @@ func (d *deliverer) commit(ctx context.Context) error {
 	if err != nil {
 		return d.wrap(err)
 	}
-	return d.settled(d.boundary)
+	return d.settled(committed{d.boundary, d.tried.kept})
+}
+
+// ledgerOf is the ledger that the sink keeps at a mark: of datasets that failed it says that they have to be copied again.
+func (d *deliverer) ledgerOf(m lane.Mark) json.RawMessage {
+	if m.Ledger == "" {
+		return nil
+	}
+	if d.g.back == nil || len(d.failed) == 0 {
+		return json.RawMessage(m.Ledger)
+	}
+	return d.g.back.without(m.Ledger, d.spec.Name, d.failed)
 }
 
 // settled notes that everything received is durable.
-func (d *deliverer) settled(at record.Position) error {
+func (d *deliverer) settled(at committed) error {
 	d.pacer.reset()
-	if !at.Equal(d.durable) || d.done {
+	if !at.Equal(d.durable.Mark) || d.done {
 		d.g.r.pacer.reset()
 	}
 	n := int64(0)
@@ -406,7 +448,7 @@ func (d *deliverer) settled(at record.Position) error {
 			in.committed = true
 		}
 	}
-	d.g.r.ctl.sink(d.spec.Name, func(s *SinkStatus) { s.Durable += n; s.Position = at })
+	d.g.r.ctl.sink(d.spec.Name, func(s *SinkStatus) { s.Durable += n; s.Position = at.Position })
 	if err := d.ackHeld(); err != nil {
 		return err
 	}
@@ -450,5 +492,5 @@ func (d *deliverer) finish(ctx context.Context) error {
 		return d.wrap(err)
 	}
 	d.done = true
-	return d.settled(d.position)
+	return d.settled(committed{Mark: lane.Mark{Position: d.position}})
 }

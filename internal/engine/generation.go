@@ -26,11 +26,14 @@ type generation struct {
 	lanes        []*deliverer
 	stream       lane.Stream
 	box          *mailbox
-	saved        record.Position // by this generation's checkpointer, newest
+	begun        record.Position // where the source started; zero: at its beginning
+	saved        lane.Mark       // by this generation's checkpointer, newest
+	back         *backfiller     // nil: the source sends no changes, or can't be merged with snapshots
 	restartsOnly bool
 	reconciled   atomic.Bool
 	inOrder      chan struct{} // capacity 1: the source is reconciled again, so what moved meanwhile may be saved
 	ended        atomic.Bool   // the source came to its end: set before the stream is closed
+	reached      atomic.Bool   // a run that was to end at some place of the stream got there
 
 	soft context.Context //nolint:containedctx // ends reading
 	stop context.CancelFunc
@@ -113,7 +116,11 @@ func (g *generation) open() (start, error) {
 			return start{}, err
 		}
 	}
-	return s, g.startSource(ctx, s, c)
+	g.begun = s.from.Position
+	if err := g.startSource(ctx, s, c); err != nil {
+		return start{}, err
+	}
+	return s, g.openBackfills(ctx, s, c)
 }
 
 func (g *generation) openSource(ctx context.Context) error {
@@ -172,6 +179,10 @@ func (g *generation) startLanes(ctx context.Context, c choice, order compare, mi
 		if err != nil {
 			return start{}, err
 		}
+		d.ledger, d.stranger = p.Ledger, has && p.Run != c.run
+		if d.kind != stores {
+			d.ledger = c.ledger
+		}
 		if p.Position, err = migrate(p.Position); err != nil {
 			return start{}, fmt.Errorf("the position in sink %q: %w", d.spec.Name, err)
 		}
@@ -185,7 +196,9 @@ func (g *generation) startLanes(ctx context.Context, c choice, order compare, mi
 	for i, d := range g.lanes {
 		d.skipper = skipper{skip: s.skips[d.spec.Name], compare: order}
 		if l := f.lanes[i]; l.has && l.committed.Run == c.run {
-			d.durable, d.position, d.done = l.committed.Position, l.committed.Position, l.committed.Done
+			kept := string(l.committed.Ledger)
+			d.durable = committed{lane.Mark{Position: l.committed.Position, Ledger: kept}, kept}
+			d.position, d.done = l.committed.Position, l.committed.Done
 		}
 	}
 	return s, nil
@@ -209,13 +222,13 @@ func onlyOf(only map[string][]string, sink string) map[string]bool {
 
 // resolveOrigin makes the configured default a position and saves it before the first read (S3).
 func (g *generation) resolveOrigin(ctx context.Context, from connector.From) (connector.From, error) {
-	o, ok := connector.As[connector.Originator](g.src)
-	if !ok {
+	resolve := originOf(g.src)
+	if resolve == nil {
 		return from, nil
 	}
 	var at record.Position
 	err := g.srcValue.call("resolve origin", func() (err error) {
-		at, err = o.ResolveOrigin(ctx)
+		at, err = resolve(ctx)
 		return err
 	})
 	if err != nil {
@@ -232,6 +245,17 @@ func (g *generation) resolveOrigin(ctx context.Context, from connector.From) (co
 		return from, err
 	}
 	return connector.From{Origin: connector.Initialised, Position: at}, nil
+}
+
+// originOf returns how the source makes its default start a position; nil: it has no way.
+func originOf(src connector.Source) func(context.Context) (record.Position, error) {
+	if a, ok := connector.As[connector.Anchor](src); ok {
+		return a.Anchor
+	}
+	if o, ok := connector.As[connector.Originator](src); ok {
+		return o.ResolveOrigin
+	}
+	return nil
 }
 
 func (g *generation) startSource(ctx context.Context, s start, c choice) error {
@@ -278,6 +302,7 @@ func (g *generation) flow() error {
 	}
 	work.Go(func() { g.read(rd) })
 	delivered := make(chan struct{})
+	checks.Go(func() { g.watchLag(delivered) })
 	checks.Go(func() {
 		if err := g.checkpointer(g.hard, delivered); err != nil {
 			g.fail(err, nil)
@@ -303,7 +328,8 @@ func (g *generation) read(rd *reader) {
 	if err != nil {
 		g.fail(err, &failure{err: err})
 	}
-	g.ended.Store(ended && err == nil)
+	g.ended.Store(ended && err == nil && !rd.reached)
+	g.reached.Store(rd.reached && err == nil)
 	g.r.ctl.move(Draining)
 	_ = g.stream.Close() // never fails
 }
@@ -383,6 +409,9 @@ func (g *generation) end(rd *reader) error {
 	g.mu.Lock()
 	cause, own := g.cause, g.own
 	g.mu.Unlock()
+	if cause == nil && g.reached.Load() {
+		g.r.done = true
+	}
 	if cause == nil && g.ended.Load() {
 		at := g.finalPosition(rd.last)
 		if err := g.r.complete(g.hard, at); err != nil {

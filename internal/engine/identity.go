@@ -82,6 +82,27 @@ func identityChanges(saved, today map[string]string) []string {
 	return state.ExplainIdentity(was, is)
 }
 
+// followedIdentity leaves out of a saved identity what changes by itself while datasets are followed: which there are, and their columns.
+// stale are those whose columns changed by more than additions.
+func followedIdentity(saved, today map[string]string) (rest map[string]string, stale []string) {
+	rest = maps.Clone(saved)
+	for _, k := range slices.Sorted(maps.Keys(saved)) {
+		name, ok := strings.CutSuffix(k, " columns")
+		now, known := today[k]
+		switch {
+		case !strings.HasPrefix(k, "dataset "):
+		case !known:
+			delete(rest, k)
+		case ok:
+			if !grew(saved[k], now) {
+				stale = append(stale, strings.TrimPrefix(name, "dataset "))
+			}
+			rest[k] = now
+		}
+	}
+	return rest, stale
+}
+
 // grew reports whether every line of before is in after.
 func grew(before, after string) bool { return onlyIn(before, after) == "" }
 

@@ -60,6 +60,7 @@ type reader struct {
 	later    error            // the limit of bad rows was passed: ends at the next boundary
 	budget   map[string]int64 // rows left by dataset, with a limit
 	finished bool             // every dataset has met its limit
+	reached  bool             // the run came to where it was to end
 }
 
 const (
@@ -71,6 +72,9 @@ func newReader(g *generation) *reader {
 	r := &reader{g: g, src: g.src, v: g.srcValue, checked: map[*record.Schema]bool{}}
 	r.acks, _ = connector.As[connector.Acknowledger](g.src)
 	r.control, _ = connector.As[connector.Controlled](g.src)
+	if g.back != nil {
+		g.back.reader, r.last = r, g.begun
+	}
 	if n, ok := connector.As[connector.Notifier](g.src); ok {
 		r.ready = n.Ready()
 	}
@@ -107,6 +111,9 @@ func (r *reader) run(soft, hard context.Context) (ended bool, err error) {
 			r.wait(soft, maxIdle)
 			continue
 		}
+		if stop, err := r.backfill(soft); err != nil || stop {
+			return stop && err == nil, err
+		}
 		b, err := r.read(readCtx)
 		switch {
 		case atEnd(err):
@@ -131,6 +138,26 @@ func (r *reader) run(soft, hard context.Context) (ended bool, err error) {
 			return true, nil
 		}
 	}
+}
+
+// backfill does what is due for snapshots, and reports whether the run has come to where it was to end.
+func (r *reader) backfill(soft context.Context) (stop bool, err error) {
+	b := r.g.back
+	if b == nil {
+		return false, nil
+	}
+	moved, err := b.turn(soft)
+	if err != nil && soft.Err() != nil {
+		return false, nil //nolint:nilerr // a stop: what was read comes again
+	}
+	if err != nil {
+		return false, err
+	}
+	if moved {
+		r.idle = 0
+	}
+	r.reached = !r.unit && b.reached(r.last)
+	return r.reached, nil
 }
 
 // atEnd reports whether a read says that the source is done. Only the bare io.EOF does: one inside of another error is a connection
@@ -210,7 +237,13 @@ func (r *reader) wait(soft context.Context, d time.Duration) {
 	if paused, _, _ := r.g.r.ctl.wanted(); paused {
 		ready = nil
 	}
+	var events <-chan event
+	if r.g.back != nil {
+		events = r.g.back.events
+	}
 	select {
+	case e := <-events:
+		r.g.back.waiting = append(r.g.back.waiting, e)
 	case <-ready:
 	case <-r.g.box.wake:
 	case <-changed:
@@ -235,30 +268,64 @@ func (r *reader) handle(ctx context.Context, b *record.Batch) error {
 		if size == 0 && b.Rows != nil {
 			size = b.Bytes()
 		}
-		r.g.r.ctl.dataset(name, func(d *DatasetStatus) { d.Rows += int64(b.NumRows()); d.Bytes += size })
+		r.g.r.ctl.dataset(name, func(d *DatasetStatus) {
+			d.Rows += int64(b.NumRows())
+			d.Bytes += size
+			d.Changes += int64(b.Changes)
+		})
 	}
-	if b, err = applySteps(r.g.r.plan.Source.Transforms, b); err != nil {
-		return fmt.Errorf("transforming %s: %w", name, err)
+	if r.g.back == nil {
+		err = r.emit(ctx, b)
+	} else if b, err = r.clean(ctx, name, b); err == nil {
+		err = r.g.back.change(ctx, b)
 	}
-	if len(b.Rejects) > 0 {
-		now, later := r.g.r.setAside(ctx, r.g.r.bad, "", b.Position, b.Rejects)
-		if now != nil {
-			return now
-		}
-		if later != nil {
-			r.later = later
-		}
-		r.g.r.ctl.dataset(name, func(d *DatasetStatus) { d.SetAside += int64(len(b.Rejects)) })
-		clean := *b
-		clean.Rejects = nil
-		b = &clean
-	}
-	if err := r.g.stream.Publish(ctx, lane.Batch{Batch: b}); err != nil {
-		return fmt.Errorf("publishing: %w", err)
+	if err != nil {
+		return err
 	}
 	r.unit = b.Position.Zero()
 	if !r.unit {
 		r.last = b.Position
+	}
+	return nil
+}
+
+// clean sets aside the rows that could not be read.
+func (r *reader) clean(ctx context.Context, dataset string, b *record.Batch) (*record.Batch, error) {
+	if len(b.Rejects) == 0 {
+		return b, nil
+	}
+	now, later := r.g.r.setAside(ctx, r.g.r.bad, "", b.Position, b.Rejects)
+	if now != nil {
+		return nil, now
+	}
+	if later != nil {
+		r.later = later
+	}
+	r.g.r.ctl.dataset(dataset, func(d *DatasetStatus) { d.SetAside += int64(len(b.Rejects)) })
+	clean := *b
+	clean.Rejects = nil
+	return &clean, nil
+}
+
+// emit takes a batch through the shared transforms into the lanes of the named sinks, or of all.
+func (r *reader) emit(ctx context.Context, b *record.Batch, lanes ...string) error {
+	name := ""
+	if b.Schema != nil {
+		name = b.Schema.Dataset
+	}
+	b, err := applySteps(r.g.r.plan.Source.Transforms, b)
+	if err != nil {
+		return fmt.Errorf("transforming %s: %w", name, err)
+	}
+	if b, err = r.clean(ctx, name, b); err != nil {
+		return err
+	}
+	item := lane.Batch{Batch: b}
+	if r.g.back != nil && !b.Position.Zero() {
+		item.Ledger = string(r.g.back.merge.Ledger())
+	}
+	if err := r.g.stream.Publish(ctx, item, lanes...); err != nil {
+		return fmt.Errorf("publishing: %w", err)
 	}
 	return nil
 }

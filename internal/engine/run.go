@@ -145,6 +145,11 @@ func (r *runner) admit() error {
 	return r.admission.Err()
 }
 
+// follows reports whether the source sends changes without end.
+func (r *runner) follows() bool {
+	return !r.contract.Bounded && r.contract.Input == connector.Changelog
+}
+
 func (r *runner) random(n int64) int64 {
 	r.randMu.Lock()
 	defer r.randMu.Unlock()

@@ -10,17 +10,23 @@ import (
 // skipper lets a lane pass over what its sink has. It sees every item of the lane, in order.
 type skipper struct {
 	skip
+	ledger  *string // with until: the ledger that the item must carry, too; nil: any
 	compare compare
 }
 
 // over reports whether the sink has this item. A source ends a batch exactly at every cut, so no item is had in part.
-func (s *skipper) over(p record.Position) (bool, error) {
+func (s *skipper) over(p record.Position, ledger string) (bool, error) {
 	switch {
 	case s.all:
 		return true, nil
 	case s.until.Zero():
 		return false, nil
 	case p.Zero():
+		return true, nil
+	case s.ledger != nil:
+		if p.Equal(s.until) && ledger == *s.ledger {
+			s.until, s.ledger = record.Position{}, nil
+		}
 		return true, nil
 	case p.Equal(s.until):
 		s.until = record.Position{}

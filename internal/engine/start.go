@@ -17,6 +17,8 @@ type notes struct {
 	Base   *base               `json:"base,omitempty"`   // the finished run that this one goes on behind
 	Only   map[string][]string `json:"only,omitempty"`   // this run repairs just these datasets, by sink
 	Failed map[string][]string `json:"failed,omitempty"` // datasets that failed in this run, by sink
+	// Backfill is the ledger of open backfills at the saved position, of a source that sends changes.
+	Backfill json.RawMessage `json:"backfill,omitempty"`
 }
 
 // base is where the last finished run of an incremental source ended.
@@ -27,7 +29,7 @@ type base struct {
 }
 
 func (n notes) encode() json.RawMessage {
-	if n.Base == nil && len(n.Only) == 0 && len(n.Failed) == 0 {
+	if n.Base == nil && len(n.Only) == 0 && len(n.Failed) == 0 && len(n.Backfill) == 0 {
 		return nil
 	}
 	b, err := json.Marshal(n)
@@ -60,7 +62,10 @@ type choice struct {
 	base     *base
 	only     map[string][]string
 	failed   map[string][]string
-	complete bool // the last run is done, and this one starts over
+	complete bool            // the last run is done, and this one starts over
+	ledger   json.RawMessage // of open backfills, at saved
+	again    bool            // an earlier run of the pipeline was forgotten: sinks may have rows of it
+	stale    []string        // datasets whose columns are not those that were saved, by more than additions
 }
 
 // chooseRun decides which run goes on, or that a new one starts (S2, S3, S16). rec is nil where nothing is saved; changes says what
@@ -113,7 +118,7 @@ func interrupted(rec *state.Record, n notes, replay connector.Replay) (choice, e
 			Hint: "clear what it wrote, then: leat state reset " + rec.Pipeline,
 		}
 	}
-	c := choice{run: p.Run, saved: p.Position, attempt: rec.Attempt, base: n.Base, only: n.Only, failed: n.Failed}
+	c := choice{run: p.Run, saved: p.Position, attempt: rec.Attempt, base: n.Base, only: n.Only, failed: n.Failed, ledger: n.Backfill}
 	switch {
 	case n.Base != nil:
 		c.origin = n.Base.from()

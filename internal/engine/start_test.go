@@ -213,13 +213,13 @@ func TestSkipper(t *testing.T) {
 		pos  int
 		over bool
 	}{{0, true}, {3, true}, {0, true}, {5, true}, {0, false}, {6, false}, {5, false}} {
-		over, err := s.over(at(c.pos))
+		over, err := s.over(at(c.pos), "")
 		if err != nil || over != c.over {
 			t.Fatalf("item %d: %v, %v", i, over, err)
 		}
 	}
 	s = skipper{skip: skip{until: at(5)}, compare: numbers}
-	if _, err := s.over(at(6)); connector.ClassOf(err) != connector.ClassPosition {
+	if _, err := s.over(at(6), ""); connector.ClassOf(err) != connector.ClassPosition {
 		t.Fatalf("a missed cut passed: %v", err)
 	}
 	if s.missed() == nil {
@@ -227,11 +227,11 @@ func TestSkipper(t *testing.T) {
 	}
 	plain := skipper{skip: skip{until: at(5)}}
 	for _, p := range []int{9, 0, 5} {
-		if over, err := plain.over(at(p)); err != nil || !over {
+		if over, err := plain.over(at(p), ""); err != nil || !over {
 			t.Fatalf("%d: %v, %v", p, over, err)
 		}
 	}
-	if over, err := plain.over(at(0)); over || err != nil {
+	if over, err := plain.over(at(0), ""); over || err != nil {
 		t.Fatal("skips on")
 	}
 }

@@ -20,10 +20,11 @@ var errStuck = errors.New("it does not return")
 
 // value is one generation of one connector: it counts the goroutines, names the running call, and turns panics into errors.
 type value struct {
-	who   string // source, or the sink's name: for people
-	log   *slog.Logger
-	count func(who string) // of real calls to the system
-	fail  func(error)      // told of a panic in a goroutine; called at most a few times, from any goroutine
+	who      string // source, or the sink's name: for people
+	pipeline string
+	log      *slog.Logger
+	count    func(who string) // of real calls to the system
+	fail     func(error)      // told of a panic in a goroutine; called at most a few times, from any goroutine
 
 	ctx    context.Context //nolint:containedctx // the lifetime of the value's goroutines
 	cancel context.CancelFunc
@@ -38,14 +39,14 @@ type value struct {
 func (r *runner) newValue(ctx context.Context, who string, fail func(error)) *value {
 	vctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	return &value{
-		who: who, log: r.log.With(slog.String("connector", who)), fail: fail, count: r.ctl.roundtrip, ctx: vctx, cancel: cancel,
+		who: who, pipeline: r.plan.Name, log: r.log.With(slog.String("connector", who)), fail: fail, count: r.ctl.roundtrip, ctx: vctx, cancel: cancel,
 		idle: make(chan struct{}),
 	}
 }
 
 // env is what the connector is handed.
 func (v *value) env(now func() time.Time) connector.Env {
-	return connector.Env{Log: v.log, Now: now, Roundtrip: v.roundtrip, Go: v.spawn}
+	return connector.Env{Pipeline: v.pipeline, Log: v.log, Now: now, Roundtrip: v.roundtrip, Go: v.spawn}
 }
 
 func (v *value) roundtrip(string) { v.count(v.who) }

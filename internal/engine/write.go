@@ -5,7 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/record"
@@ -35,6 +40,11 @@ func (d *deliverer) write(ctx context.Context, b *record.Batch) error {
 		return err
 	}
 	at := b.Position
+	if in.frozen != nil {
+		if b, err = d.keepColumns(ctx, in, b); err != nil || b == nil {
+			return err
+		}
+	}
 	if b, err = applySteps(in.steps, b); err != nil {
 		return d.wrap(fmt.Errorf("transforming %s: %w", name, err))
 	}
@@ -128,7 +138,10 @@ func (d *deliverer) inflow(ctx context.Context, s *record.Schema) (*inflow, erro
 	}
 	if in.layout != nil && (in.in == s || sameSchema(in.in, s)) {
 		in.in = s
-		return in, nil
+		return in, d.first(ctx, in)
+	}
+	if frozen, err := d.changed(in, s); err != nil || frozen {
+		return in, err
 	}
 	l, problems, err := d.remap(ctx, s)
 	if err == nil {
@@ -143,7 +156,137 @@ func (d *deliverer) inflow(ctx context.Context, s *record.Schema) (*inflow, erro
 		}
 	}
 	in.layout = l
-	return in, nil
+	return in, d.first(ctx, in)
+}
+
+// first lets the sink add, before the first row of a dataset that is followed, what its target lacks: what became of an earlier change
+// of the columns is not known (C037).
+func (d *deliverer) first(ctx context.Context, in *inflow) error {
+	if in.sent != nil || in.fit == nil || in.checked || d.g.back == nil || d.evolver == nil {
+		return nil
+	}
+	in.checked = true
+	err := d.v.call("evolve", func() error { return d.evolver.Evolve(ctx, nil, in.fit.out) })
+	if err != nil {
+		return d.wrap(&datasetError{in.in.Dataset, fmt.Errorf("preparing the target of %s: %w", in.fit.out.Dataset, err)})
+	}
+	return nil
+}
+
+// changed applies the declared policy to columns that changed (E15). frozen: the target stays as it is.
+func (d *deliverer) changed(in *inflow, s *record.Schema) (frozen bool, err error) {
+	if in.layout == nil || d.g.back == nil {
+		return false, nil
+	}
+	policy, ok := d.spec.Schema[s.Dataset]
+	if !ok {
+		policy = d.spec.Schema["*"]
+	}
+	in.frozen = nil
+	if policy == Evolve {
+		return false, nil
+	}
+	diff := record.Diff(in.in, s)
+	if diff.Empty() {
+		return false, nil
+	}
+	if policy == FailSchema {
+		return false, d.wrap(&datasetError{s.Dataset, &connector.Error{
+			Class: connector.ClassPermanent, Code: "engine.schema_changed", Dataset: s.Dataset, Doing: "following the columns",
+			Err:  fmt.Errorf("the columns changed (%s), and the policy is fail", describe(diff)),
+			Hint: "declare another policy for it: --schema " + s.Dataset + "=evolve",
+		}})
+	}
+	in.frozen = &frozenColumns{in: in.in, policy: policy, change: describe(diff)}
+	return true, nil
+}
+
+// describe says what changed, in words.
+func describe(d record.Difference) string {
+	var parts []string
+	for _, p := range []struct {
+		what  string
+		names []string
+	}{{"added", d.Added}, {"dropped", d.Dropped}, {"of another type", d.Retyped}} {
+		if len(p.names) > 0 {
+			parts = append(parts, p.what+": "+strings.Join(p.names, ", "))
+		}
+	}
+	for _, r := range d.Renamed {
+		parts = append(parts, r.From+" renamed to "+r.To)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// frozenColumns are the columns that a target keeps though those of its dataset changed.
+type frozenColumns struct {
+	in     *record.Schema
+	policy SchemaPolicy
+	change string
+}
+
+// keepColumns brings a batch of the new columns to those that the target has, or sets its rows aside; nil: nothing is left to write.
+func (d *deliverer) keepColumns(ctx context.Context, in *inflow, b *record.Batch) (*record.Batch, error) {
+	f := in.frozen
+	if sameSchema(f.in, b.Schema) {
+		return b, nil
+	}
+	if f.policy == SetAsideSchema {
+		rejects := make([]record.Reject, b.NumRows())
+		for i := range rejects {
+			rejects[i] = record.Reject{
+				Dataset: b.Schema.Dataset, Key: b.KeyJSON(i), Raw: b.RowJSON(i), Class: "schema_changed",
+				Message: "the columns changed (" + f.change + "), and the policy is set_aside",
+			}
+		}
+		return nil, d.reject(ctx, b.Position, rejects)
+	}
+	return projected(b, f.in)
+}
+
+// projected leaves out the columns that the target does not have. Columns that no longer come are not sent either.
+func projected(b *record.Batch, to *record.Schema) (*record.Batch, error) {
+	var names []string
+	diff := record.Diff(to, b.Schema)
+	for _, n := range b.Schema.Names() {
+		if to.Column(n) >= 0 && !slices.Contains(diff.Added, n) && !slices.Contains(diff.Retyped, n) {
+			names = append(names, n)
+		}
+	}
+	out := *b
+	cols := make([]int, len(names))
+	fields := make([]arrow.Field, len(names))
+	for i, n := range names {
+		cols[i] = b.Schema.Column(n)
+		fields[i] = b.Schema.Columns.Field(cols[i])
+	}
+	s, err := (&record.Schema{Dataset: to.Dataset, Columns: arrow.NewSchema(fields, nil), Version: b.Schema.Version}).WithKey(b.Schema.KeyNames()...)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names dataset and column
+	}
+	out.Schema = s
+	out.Rows, out.Old = pick(b.Rows, s, cols), pick(b.Old, s, cols)
+	out.Unchanged = nil
+	for i, c := range cols {
+		if bits, ok := b.Unchanged[c]; ok {
+			if out.Unchanged == nil {
+				out.Unchanged = map[int][]uint64{}
+			}
+			out.Unchanged[i] = bits
+		}
+	}
+	return &out, nil
+}
+
+func pick(rb arrow.RecordBatch, s *record.Schema, cols []int) arrow.RecordBatch {
+	if rb == nil {
+		return nil
+	}
+	arrays := make([]arrow.Array, len(cols))
+	for i, c := range cols {
+		arrays[i] = rb.Column(c)
+	}
+	return array.NewRecordBatch(s.Columns, arrays, rb.NumRows())
 }
 
 func sameSchema(a, b *record.Schema) bool {
@@ -195,11 +338,15 @@ func (d *deliverer) isolate(ctx context.Context, err error) (bool, error) {
 		return false, nil
 	}
 	in := d.datasets[de.name]
-	clean := (in == nil || !in.committed) && !d.g.r.resumed
+	clean := (in == nil || !in.committed) && !d.g.r.resumed || d.g.back != nil // it is emptied before it is copied again
 	if (!clean && d.offer.Mode != connector.Upsert) || (d.dirty && repeats(d.offer, d.kind)) {
 		return false, nil
 	}
 	d.failed[de.name] = true
+	if d.g.back != nil {
+		d.g.back.lost(d.spec.Name, de.name, de.err)
+		return true, nil
+	}
 	return true, d.g.r.lost(ctx, d.spec.Name, de.name, de.err)
 }
 
