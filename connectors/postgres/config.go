@@ -80,6 +80,14 @@ type SourceConfig struct {
 	Slot        string `leat:"slot" doc:"replication slot to follow by; default leat_ and the pipeline's name" example:"leat_shop"`
 	Publication string `leat:"publication" doc:"publication to follow by; default as slot" example:"leat_shop"`
 
+	Streaming     string        `leat:"streaming" doc:"take large transactions before they commit; off: the server stores them" enum:"on|off"`
+	Binary        string        `leat:"binary" doc:"binary values in the stream; auto: where every type allows it" enum:"auto|on|off"`
+	SpillBytes    int64         `leat:"spill_bytes" doc:"memory for transactions that are still open; more goes to files"`
+	SpillDir      string        `leat:"spill_dir" doc:"folder for these files; default the system's temporary folder" example:"/var/tmp"`
+	Heartbeat     time.Duration `leat:"heartbeat" doc:"write a message to the log when the stream is idle this long; 0: never"`
+	PublishOrigin string        `leat:"publish_origin" doc:"none leaves out what the server itself got by replication" enum:"any|none"`
+	Refresh       time.Duration `leat:"refresh" doc:"how often to look for new tables that the selection means"`
+
 	Chunks     string        `leat:"chunks" doc:"how to cut tables: key can be resumed, block suits random keys" enum:"key|block"`
 	Parallel   int           `leat:"parallel" doc:"connections that read chunks at the same time"`
 	ChunkBytes int64         `leat:"chunk_bytes" doc:"size of a chunk; each is read in one short transaction"`
@@ -91,6 +99,17 @@ const (
 	defaultParallel   = 3
 	defaultChunkBytes = 16 << 20
 	maxParallel       = 64
+	defaultSpillBytes = 64 << 20
+	defaultRefresh    = 30 * time.Second
+)
+
+// Values of the options of a stream.
+const (
+	optionOn   = "on"
+	optionOff  = "off"
+	optionAuto = "auto"
+	originAny  = "any"
+	originNone = "none"
 )
 
 // NewSource returns the default configuration of a source.
@@ -98,6 +117,7 @@ func NewSource() connector.SourceConfig {
 	return &SourceConfig{
 		Connection: defaultConnection(), Schema: "public", Numeric: "decimal", CursorNulls: nullFail,
 		Chunks: chunksByKey, Parallel: defaultParallel, ChunkBytes: defaultChunkBytes,
+		Streaming: optionOn, Binary: optionAuto, SpillBytes: defaultSpillBytes, PublishOrigin: originAny, Refresh: defaultRefresh,
 	}
 }
 
@@ -111,10 +131,15 @@ func (c *SourceConfig) SetURL(raw string) error { return setURL(c, &c.Connection
 
 // Contract implements connector.SourceConfig. A resume gives exactly the rows whose keys follow the position, in the same order, so
 // that none is applied twice; their values are those of that moment. Looking again for late commits (lag), or at rows without a cursor,
-// gives rows once more.
+// gives rows once more. A followed source sends every change, in the order of the commits, without an end.
 func (c *SourceConfig) Contract() (connector.SourceContract, error) {
 	if err := c.validate(); err != nil {
 		return connector.SourceContract{}, err
+	}
+	if c.Follow {
+		return connector.SourceContract{
+			Replay: connector.Deterministic, Topology: connector.Singleton, Input: connector.Changelog, CancelSafe: true,
+		}, nil
 	}
 	replay := connector.Deterministic
 	if c.Cursor != "" && (c.CursorLag != "" || c.CursorNulls == nullInclude) {
@@ -151,6 +176,7 @@ func (c *SourceConfig) validate() error {
 	nulls := []string{"", nullInclude, nullSkip, nullFail}
 	add(!slices.Contains(nulls, c.CursorNulls), "nulls is %q: want include, skip or fail", c.CursorNulls)
 	add(!slices.Contains([]string{"", chunksByKey, chunksByBlock}, c.Chunks), "chunks is %q: want key or block", c.Chunks)
+	c.validateFollow(add)
 	for column, as := range c.Types {
 		add(as != "text" && as != "numeric", "types: column %q: %q is neither text nor numeric", column, as)
 	}
@@ -162,12 +188,36 @@ func (c *SourceConfig) validate() error {
 	}
 }
 
+// validateFollow checks the options of a stream of changes.
+func (c *SourceConfig) validateFollow(add func(bad bool, format string, args ...any)) {
+	add(!slices.Contains([]string{"", optionOn, optionOff}, c.Streaming), "streaming is %q: want on or off", c.Streaming)
+	add(!slices.Contains([]string{"", optionAuto, optionOn, optionOff}, c.Binary), "binary is %q: want auto, on or off", c.Binary)
+	add(!slices.Contains([]string{"", originAny, originNone}, c.PublishOrigin), "publish_origin is %q: want any or none", c.PublishOrigin)
+	add(c.SpillBytes < 0, "spill_bytes is negative")
+	add(c.Heartbeat < 0, "heartbeat is negative")
+	add(c.Refresh < 0, "refresh is negative")
+	if !c.Follow {
+		add(c.Slot != "", "slot is for a source that is followed: add follow=true")
+		add(c.Publication != "", "publication is for a source that is followed: add follow=true")
+		return
+	}
+	add(c.Query != "", "a query can't be followed, only tables: leave out query or follow")
+	add(c.Cursor != "", "follow and cursor exclude each other: the stream of changes needs no cursor")
+	add(c.CursorNulls != "" && c.CursorNulls != nullFail, "nulls is for reading by cursor")
+}
+
 // Identity implements connector.SourceConfig.
 func (c *SourceConfig) Identity() map[string]string {
 	id := map[string]string{
 		"table": c.Table, "tables": strings.Join(c.patterns(), ","), "query": c.Query, "name": c.Name, "schema": c.Schema,
 		"columns": strings.Join(c.Columns, ","), "where": c.Where, "key": strings.Join(c.Key, ","), "cursor": c.Cursor,
-		"database": c.Database,
+		"database": c.Database, "slot": c.Slot,
+	}
+	if c.Follow {
+		id["follow"] = "true"
+	}
+	if c.PublishOrigin == originNone {
+		id["publish_origin"] = originNone
 	}
 	for k, v := range id {
 		if v == "" {
