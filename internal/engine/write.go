@@ -39,19 +39,20 @@ func (d *deliverer) write(ctx context.Context, b *record.Batch) error {
 	if err != nil || in.fit == nil {
 		return err
 	}
-	at := b.Position
-	if in.frozen != nil {
-		if b, err = d.keepColumns(ctx, in, b); err != nil || b == nil {
+	at, l := b.Position, in.layout
+	if in.frozen != nil && !sameSchema(in.in, b.Schema) {
+		if b, err = d.keepColumns(ctx, in.frozen, b); err != nil || b == nil {
 			return err
 		}
+		l = in.frozen.layout
 	}
-	if b, err = applySteps(in.steps, b); err != nil {
+	if b, err = applySteps(l.steps, b); err != nil {
 		return d.wrap(fmt.Errorf("transforming %s: %w", name, err))
 	}
 	if err := d.reject(ctx, at, b.Rejects); err != nil || b.Schema == nil {
 		return err
 	}
-	fit, err := in.fit.apply(d.keyed(in, b))
+	fit, err := l.fit.apply(d.keyed(l, b))
 	if err != nil {
 		return d.wrap(fmt.Errorf("fitting %s: %w", name, err))
 	}
@@ -69,9 +70,9 @@ func (d *deliverer) write(ctx context.Context, b *record.Batch) error {
 }
 
 // keyed puts the batch under the schema that the sink knows, which may have another key, and without what the lane has dealt with.
-func (*deliverer) keyed(in *inflow, b *record.Batch) *record.Batch {
+func (*deliverer) keyed(l *layout, b *record.Batch) *record.Batch {
 	out := *b
-	out.Rejects, out.Schema = nil, in.fit.out
+	out.Rejects, out.Schema = nil, l.fit.out
 	return &out
 }
 
@@ -140,7 +141,7 @@ func (d *deliverer) inflow(ctx context.Context, s *record.Schema) (*inflow, erro
 		in.in = s
 		return in, d.first(ctx, in)
 	}
-	if frozen, err := d.changed(in, s); err != nil || frozen {
+	if frozen, err := d.changed(ctx, in, s); err != nil || frozen {
 		return in, err
 	}
 	l, problems, err := d.remap(ctx, s)
@@ -174,13 +175,16 @@ func (d *deliverer) first(ctx context.Context, in *inflow) error {
 }
 
 // changed applies the declared policy to columns that changed (E15). frozen: the target stays as it is.
-func (d *deliverer) changed(in *inflow, s *record.Schema) (frozen bool, err error) {
+func (d *deliverer) changed(ctx context.Context, in *inflow, s *record.Schema) (frozen bool, err error) {
 	if in.layout == nil || d.g.back == nil {
 		return false, nil
 	}
 	policy, ok := d.spec.Schema[s.Dataset]
 	if !ok {
 		policy = d.spec.Schema["*"]
+	}
+	if in.frozen != nil && in.frozen.from == s {
+		return true, nil
 	}
 	in.frozen = nil
 	if policy == Evolve {
@@ -197,7 +201,20 @@ func (d *deliverer) changed(in *inflow, s *record.Schema) (frozen bool, err erro
 			Hint: "declare another policy for it: --schema " + s.Dataset + "=evolve",
 		}})
 	}
-	in.frozen = &frozenColumns{in: in.in, policy: policy, change: describe(diff)}
+	f := &frozenColumns{from: s, change: describe(diff)}
+	if policy == IgnoreSchema {
+		if f.columns, f.schema, err = kept(in.in, s); err != nil {
+			return false, d.wrap(&datasetError{s.Dataset, err})
+		}
+		var ps []Problem
+		if f.layout, ps, err = d.remap(ctx, f.schema); err == nil {
+			err = problemsError(ps)
+		}
+		if err != nil {
+			return false, d.wrap(&datasetError{s.Dataset, err})
+		}
+	}
+	in.frozen = f
 	return true, nil
 }
 
@@ -220,18 +237,16 @@ func describe(d record.Difference) string {
 
 // frozenColumns are the columns that a target keeps though those of its dataset changed.
 type frozenColumns struct {
-	in     *record.Schema
-	policy SchemaPolicy
-	change string
+	from    *record.Schema
+	change  string
+	schema  *record.Schema // what is written of them; nil: rows are set aside
+	columns []int          // the columns of from that are written
+	layout  *layout
 }
 
 // keepColumns brings a batch of the new columns to those that the target has, or sets its rows aside; nil: nothing is left to write.
-func (d *deliverer) keepColumns(ctx context.Context, in *inflow, b *record.Batch) (*record.Batch, error) {
-	f := in.frozen
-	if sameSchema(f.in, b.Schema) {
-		return b, nil
-	}
-	if f.policy == SetAsideSchema {
+func (d *deliverer) keepColumns(ctx context.Context, f *frozenColumns, b *record.Batch) (*record.Batch, error) {
+	if f.schema == nil {
 		rejects := make([]record.Reject, b.NumRows())
 		for i := range rejects {
 			rejects[i] = record.Reject{
@@ -241,33 +256,11 @@ func (d *deliverer) keepColumns(ctx context.Context, in *inflow, b *record.Batch
 		}
 		return nil, d.reject(ctx, b.Position, rejects)
 	}
-	return projected(b, f.in)
-}
-
-// projected leaves out the columns that the target does not have. Columns that no longer come are not sent either.
-func projected(b *record.Batch, to *record.Schema) (*record.Batch, error) {
-	var names []string
-	diff := record.Diff(to, b.Schema)
-	for _, n := range b.Schema.Names() {
-		if to.Column(n) >= 0 && !slices.Contains(diff.Added, n) && !slices.Contains(diff.Retyped, n) {
-			names = append(names, n)
-		}
-	}
 	out := *b
-	cols := make([]int, len(names))
-	fields := make([]arrow.Field, len(names))
-	for i, n := range names {
-		cols[i] = b.Schema.Column(n)
-		fields[i] = b.Schema.Columns.Field(cols[i])
-	}
-	s, err := (&record.Schema{Dataset: to.Dataset, Columns: arrow.NewSchema(fields, nil), Version: b.Schema.Version}).WithKey(b.Schema.KeyNames()...)
-	if err != nil {
-		return nil, err //nolint:wrapcheck // it names dataset and column
-	}
-	out.Schema = s
-	out.Rows, out.Old = pick(b.Rows, s, cols), pick(b.Old, s, cols)
+	out.Schema = f.schema
+	out.Rows, out.Old = pick(b.Rows, f), pick(b.Old, f)
 	out.Unchanged = nil
-	for i, c := range cols {
+	for i, c := range f.columns {
 		if bits, ok := b.Unchanged[c]; ok {
 			if out.Unchanged == nil {
 				out.Unchanged = map[int][]uint64{}
@@ -278,15 +271,28 @@ func projected(b *record.Batch, to *record.Schema) (*record.Batch, error) {
 	return &out, nil
 }
 
-func pick(rb arrow.RecordBatch, s *record.Schema, cols []int) arrow.RecordBatch {
+// kept chooses the columns of s that a target with the columns of was takes as they are.
+func kept(was, s *record.Schema) (columns []int, out *record.Schema, err error) {
+	diff := record.Diff(was, s)
+	var fields []arrow.Field
+	for i, f := range s.Columns.Fields() {
+		if was.Column(f.Name) >= 0 && !slices.Contains(diff.Added, f.Name) && !slices.Contains(diff.Retyped, f.Name) {
+			columns, fields = append(columns, i), append(fields, f)
+		}
+	}
+	out, err = (&record.Schema{Dataset: s.Dataset, Columns: arrow.NewSchema(fields, nil), Version: s.Version}).WithKey(s.KeyNames()...)
+	return columns, out, err //nolint:wrapcheck // it names dataset and column
+}
+
+func pick(rb arrow.RecordBatch, f *frozenColumns) arrow.RecordBatch {
 	if rb == nil {
 		return nil
 	}
-	arrays := make([]arrow.Array, len(cols))
-	for i, c := range cols {
+	arrays := make([]arrow.Array, len(f.columns))
+	for i, c := range f.columns {
 		arrays[i] = rb.Column(c)
 	}
-	return array.NewRecordBatch(s.Columns, arrays, rb.NumRows())
+	return array.NewRecordBatch(f.schema.Columns, arrays, rb.NumRows())
 }
 
 func sameSchema(a, b *record.Schema) bool {
