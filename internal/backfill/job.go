@@ -25,7 +25,7 @@ type segment struct {
 	ready    bool              // it is one chunk; else it has to be cut
 	state    state
 	snapshot record.Position // published: what it was read under
-	held     []held          // reading: changes that wait for it, in order
+	held     []*record.Batch // reading: changes that wait for it, in order
 	again    bool            // reading: the last try failed
 }
 
@@ -33,12 +33,6 @@ type segment struct {
 func (s *segment) waits() bool { return s.ready && s.state == planned || s.again }
 
 func (s *segment) begin() { s.state, s.again = reading, false }
-
-// held is a batch of changes that waits for a chunk.
-type held struct {
-	batch *record.Batch
-	whole bool // the one row is the new half of a changed key, with values that the source did not send
-}
 
 // job is one backfill: a dataset for the lanes that asked for it.
 type job struct {

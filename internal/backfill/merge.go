@@ -188,8 +188,8 @@ func (m *Merge) Held() int64 {
 	n := int64(0)
 	for _, j := range m.jobs {
 		for _, s := range j.all() {
-			for _, h := range s.held {
-				n += h.batch.Bytes()
+			for _, b := range s.held {
+				n += b.Bytes()
 			}
 		}
 	}
@@ -199,12 +199,7 @@ func (m *Merge) Held() int64 {
 // Turn takes note of where the stream is, and returns what has to be delivered before anything else: truncations that open a backfill,
 // and the marks of those that are complete.
 func (m *Merge) Turn(at record.Position) []Delivery {
-	if !at.Zero() && !at.Equal(m.at) {
-		m.at = at
-		for _, j := range m.jobs {
-			m.reached(j, at)
-		}
-	}
+	m.arrive(at)
 	var out []Delivery
 	for _, j := range m.jobs {
 		if j.truncate && !j.failed && j.gate.Zero() && j.schema != nil {
@@ -224,6 +219,17 @@ func (m *Merge) Turn(at record.Position) []Delivery {
 		return true
 	})
 	return out
+}
+
+// arrive takes note of where the stream is.
+func (m *Merge) arrive(at record.Position) {
+	if at.Zero() || at.Equal(m.at) {
+		return
+	}
+	m.at = at
+	for _, j := range m.jobs {
+		m.reached(j, at)
+	}
 }
 
 // reached forgets what the stream has passed.
@@ -250,6 +256,7 @@ func (m *Merge) reached(j *job, at record.Position) {
 // the batch goes to all lanes as it is. It waits until every transaction is visible of which a change is let go because a chunk
 // that is yet to be read will have it.
 func (m *Merge) Change(ctx context.Context, b *record.Batch, lanes []string) ([]Delivery, error) {
+	defer m.arrive(b.Position)
 	var jobs []*job
 	for _, j := range m.jobs {
 		if b.Schema != nil && j.dataset == b.Schema.Dataset && j.gate.Zero() {

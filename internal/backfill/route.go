@@ -24,11 +24,16 @@ func (m *Merge) route(ctx context.Context, j *job, b *record.Batch) ([]*record.B
 	}
 	rows := *b
 	rows.Truncate = false
+	return m.judge(ctx, j, &rows, out)
+}
+
+// judge takes changes apart by the states of their keys; what is delivered now is added to out.
+func (m *Merge) judge(ctx context.Context, j *job, b *record.Batch, out []*record.Batch) ([]*record.Batch, error) {
 	r := router{m: m, job: j, out: out}
-	if err := r.locate(ctx, &rows); err != nil {
+	if err := r.locate(ctx, b); err != nil {
 		return nil, err
 	}
-	if err := r.run(&rows); err != nil {
+	if err := r.run(b); err != nil {
 		return nil, err
 	}
 	return r.out, m.visible(ctx, r.dropped)
@@ -143,15 +148,12 @@ func (r *router) run(b *record.Batch) error {
 		if err != nil {
 			return err
 		}
-		r.put(part, last, false)
+		r.put(part, last)
 		return nil
 	}
 	for _, t := range b.Txns {
 		for range t.Rows {
-			v, split, err := r.row(b, i, t.Position)
-			if err != nil {
-				return err
-			}
+			v, split := r.row(b, i, t.Position)
 			if split || v != last {
 				if err := flush(i); err != nil {
 					return err
@@ -183,18 +185,21 @@ func (r *router) note(txn record.Position) {
 }
 
 // row judges one row. split: its old and its new key are judged differently.
-func (r *router) row(b *record.Batch, i int, txn record.Position) (v verdict, split bool, err error) {
+func (r *router) row(b *record.Batch, i int, txn record.Position) (v verdict, split bool) {
 	here := r.segment(b.Rows, b, i, r.at[i])
 	v = r.judge(here, txn, b.Op(i) == record.Delete)
 	if !r.moved[i] {
-		return v, false, nil
+		if v.deliver && b.Op(i) == record.Insert && incomplete(b, i) { // half of a changed key
+			v = r.reopen(b, i)
+		}
+		return v, false
 	}
 	there := r.segment(b.Old, b, i, r.was[i])
 	old := r.judge(there, txn, false)
 	if v == old && !(v.drop && r.job.refill) {
-		return v, false, nil
+		return v, false
 	}
-	return verdict{}, true, nil
+	return verdict{}, true
 }
 
 // split delivers a change of a key as a delete and an insert.
@@ -204,61 +209,34 @@ func (r *router) split(b *record.Batch, i int, txn record.Position) error {
 		return err
 	}
 	old := r.judge(r.segment(b.Old, b, i, r.was[i]), txn, true)
-	r.put(gone, old, false)
+	r.put(gone, old)
 	now := r.judge(r.segment(b.Rows, b, i, r.at[i]), txn, false)
-	lacks := incomplete(b, i)
-	switch {
-	case now.deliver && lacks:
-		// The lanes may not have the row that the values would come from: read the key once more.
-		r.job.reopen(r.m.src.KeyOf(b.Schema, b.Rows, i))
-		r.m.dirty = true
-		now = verdict{drop: true}
-	default:
-		r.put(come, now, lacks)
+	if now.deliver && incomplete(b, i) {
+		now = r.reopen(b, i)
 	}
+	r.put(come, now)
 	if old.drop || now.drop {
 		r.note(txn)
 	}
 	return nil
 }
 
+// reopen is the verdict on an insert with values that were not sent: the lanes may not have the row that they would come from, so that
+// the key is read once more.
+func (r *router) reopen(b *record.Batch, i int) verdict {
+	r.job.reopen(r.m.src.KeyOf(b.Schema, b.Rows, i))
+	r.m.dirty = true
+	return verdict{drop: true}
+}
+
 // put delivers or holds a part.
-func (r *router) put(b *record.Batch, v verdict, whole bool) {
+func (r *router) put(b *record.Batch, v verdict) {
 	switch {
 	case v.deliver:
 		r.out = append(r.out, b)
 	case v.wait != nil:
-		v.wait.held = append(v.wait.held, held{b, whole})
+		v.wait.held = append(v.wait.held, b)
 	}
-}
-
-// judge decides about held changes once their chunk's snapshot is known; nil: nothing of them is delivered.
-func (m *Merge) judge(ctx context.Context, j *job, h held, snapshot record.Position) (*record.Batch, error) {
-	keep := make([]bool, h.batch.NumRows())
-	i, any := 0, false
-	for _, t := range h.batch.Txns {
-		if t.Rows == 0 {
-			continue
-		}
-		missing := !m.src.Includes(snapshot, t.Position)
-		any = any || missing
-		for range t.Rows {
-			keep[i] = missing
-			i++
-		}
-	}
-	if !any {
-		return nil, nil //nolint:nilnil // nothing is left of it
-	}
-	if h.whole {
-		j.reopen(m.src.KeyOf(h.batch.Schema, h.batch.Rows, 0))
-		return nil, m.visible(ctx, []record.Position{h.batch.Txns[0].Position})
-	}
-	b, err := h.batch.Keep(func(i int) bool { return keep[i] })
-	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the column
-	}
-	return counted(b), nil
 }
 
 // visible waits until all the transactions are.

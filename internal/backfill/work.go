@@ -95,13 +95,13 @@ func (m *Merge) Publish(ctx context.Context, w *Work, snapshot record.Position, 
 	waiting := s.held
 	s.held = nil
 	var out []Delivery
-	for _, h := range waiting {
-		b, err := m.judge(ctx, w.job, h, snapshot)
+	for _, b := range waiting {
+		parts, err := m.judge(ctx, w.job, b, nil)
 		if err != nil {
 			return nil, err
 		}
-		if b != nil {
-			out = append(out, Delivery{Lanes: w.job.lanes, Batch: b})
+		for _, p := range parts {
+			out = append(out, Delivery{Lanes: w.job.lanes, Batch: p})
 		}
 	}
 	if !m.at.Zero() && m.src.Outlived(snapshot, m.at) {
