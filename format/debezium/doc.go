@@ -1,0 +1,14 @@
+// Package debezium encodes changes as Debezium's connectors do, in JSON without schemas (schemas.enable=false): for consumers that read
+// Debezium's events today.
+//
+// [Encoder.Events] takes a batch apart into events, [Encoder.AppendKey] and [Encoder.AppendValue] make the key and the value of a message;
+// [Writer] puts values on lines. The layout is that of the PostgreSQL connector
+// (https://debezium.io/documentation/reference/connectors/postgresql.html): the envelope with before, after, source, op and the times; a
+// changed key is a deletion and a creation; a truncation has no key. A position is known for transactions, not for single changes: lsn is
+// where the transaction ends, and txId has its epoch in front where the source tells it.
+//
+// Values are as Debezium's defaults say, but where those lose something: see [Mapping]. A value that the source did not send (an
+// unchanged large value) is "__debezium_unavailable_value".
+//
+// The package does no I/O.
+package debezium
