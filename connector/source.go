@@ -115,7 +115,8 @@ type (
 	}
 	// Merger lets chunks of a Snapshotter be merged with the stream of changes that Read returns, so that a lane sees a row as of one
 	// snapshot and then exactly the changes of the transactions which that snapshot does not include. Every batch of changes of such a
-	// source has Txns, and its chunks say which snapshot they were read under. All methods may be called concurrently with all others.
+	// source has Txns, and its chunks say which snapshot they were read under: after Start one that sees every transaction that ended
+	// before the position of the start, and before any position of the Cuts. All methods may be called concurrently with all others.
 	Merger interface {
 		// Now returns a snapshot of this moment, of the same kind as record.Chunk.Snapshot.
 		Now(ctx context.Context) (record.Position, error)

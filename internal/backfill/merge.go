@@ -17,6 +17,7 @@ type Merge struct {
 	seeded  map[string]map[string]bool // by lane, then dataset
 	at      record.Position            // the stream's
 	now     record.Position            // newest snapshot that was asked for
+	recent  []record.Position          // transactions that the stream brought and that may not be visible yet
 	dirty   bool
 	encoded json.RawMessage
 }
@@ -115,7 +116,18 @@ const (
 
 // Request opens a backfill. What the lanes had of the dataset, an open backfill included, no longer counts. Lanes that ask for the same
 // before anything was read share one read.
-func (m *Merge) Request(s *record.Schema, how How, lanes ...string) {
+//
+// It waits until every transaction is visible that the stream has brought: the snapshot has to include them.
+func (m *Merge) Request(ctx context.Context, s *record.Schema, how How, lanes ...string) error {
+	if err := m.visible(ctx, m.recent); err != nil {
+		return err
+	}
+	m.recent = nil
+	m.open(s, how, lanes)
+	return nil
+}
+
+func (m *Merge) open(s *record.Schema, how How, lanes []string) {
 	ahead := record.Position{}
 	for _, l := range lanes {
 		if j := m.find(l, s.Dataset); j != nil {
@@ -252,11 +264,23 @@ func (m *Merge) reached(j *job, at record.Position) {
 	}
 }
 
+// maxRecent is how many transactions are remembered before somebody looks whether they are visible.
+const maxRecent = 4096
+
 // Change routes one batch of the stream. What it returns goes to the lanes in order; the batch's own position is on none of it, unless
 // the batch goes to all lanes as it is. It waits until every transaction is visible of which a change is let go because a chunk
 // that is yet to be read will have it.
 func (m *Merge) Change(ctx context.Context, b *record.Batch, lanes []string) ([]Delivery, error) {
 	defer m.arrive(b.Position)
+	for _, t := range b.Txns {
+		m.recent = append(m.recent, t.Position)
+	}
+	if len(m.recent) > maxRecent {
+		if err := m.visible(ctx, m.recent); err != nil {
+			return nil, err
+		}
+		m.recent = m.recent[:0]
+	}
 	var jobs []*job
 	for _, j := range m.jobs {
 		if b.Schema != nil && j.dataset == b.Schema.Dataset && j.gate.Zero() {

@@ -191,6 +191,11 @@ func (s *simulation) start() error {
 	}
 	s.read, s.open, s.works = from, nil, nil
 	var lanes []Lane
+	for _, l := range s.lanes { // the source sees to that when it starts
+		for _, t := range s.log[:l.at] {
+			t.visible = true
+		}
+	}
 	for _, l := range s.lanes {
 		l.now, l.boundary, l.skip = l.committed.clone(), nil, 0
 		in := Lane{Name: l.name, Ledger: l.ledger}
@@ -206,7 +211,9 @@ func (s *simulation) start() error {
 	s.m.Describe(s.schema)
 	for _, l := range s.lanes {
 		if !s.m.Has(l.name, "t") {
-			s.m.Request(s.schema, First, l.name)
+			if err := s.m.Request(s.t.Context(), s.schema, First, l.name); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -420,7 +427,7 @@ func (s *simulation) step() error {
 	case n < 92:
 		s.save(s.lanes[s.r.IntN(len(s.lanes))])
 	case n < 94:
-		s.ask()
+		return s.ask()
 	case n < 96:
 		s.crashes++
 		return s.start()
@@ -429,13 +436,13 @@ func (s *simulation) step() error {
 }
 
 // ask lets a lane ask for everything once more.
-func (s *simulation) ask() {
+func (s *simulation) ask() error {
 	l := s.lanes[s.r.IntN(len(s.lanes))]
 	if l.skip > 0 || s.open != nil {
-		return
+		return nil
 	}
 	s.asked = true
-	s.m.Request(s.schema, Truncate, l.name)
+	return s.m.Request(s.t.Context(), s.schema, Truncate, l.name)
 }
 
 // run drives a simulation, then lets it come to rest and compares every lane with the table.

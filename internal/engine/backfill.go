@@ -106,12 +106,14 @@ func (g *generation) openBackfills(ctx context.Context, s start, c choice) error
 		return err
 	}
 	g.back = b
-	b.request(c)
+	if err := b.request(ctx, c); err != nil {
+		return err
+	}
 	return b.aim(ctx)
 }
 
 // request opens what is lacking when a generation starts.
-func (b *backfiller) request(c choice) {
+func (b *backfiller) request(ctx context.Context, c choice) error {
 	p := b.g.r.plan
 	for _, ds := range b.g.blue.datasets {
 		if ds.Schema == nil || !slices.Contains(b.g.blue.names, ds.Name) {
@@ -124,15 +126,22 @@ func (b *backfiller) request(c choice) {
 			if d.stranger || c.again {
 				how = backfill.Truncate
 			}
-			b.lack(i, ds.Schema, how)
+			if err := b.lack(ctx, i, ds.Schema, how); err != nil {
+				return err
+			}
 		}
+		var err error
 		if slices.Contains(p.Resnapshot, ds.Name) && !b.g.r.ran {
-			b.merge.Request(ds.Schema, backfill.Truncate, b.lanes...)
+			err = b.merge.Request(ctx, ds.Schema, backfill.Truncate, b.lanes...)
 		} else if slices.Contains(c.stale, b.laneName(ds.Schema)) && !b.merge.Open(ds.Name) && p.Snapshot != SnapshotNone {
-			b.merge.Request(ds.Schema, onceMore(ds.Schema), b.lanes...)
+			err = b.merge.Request(ctx, ds.Schema, onceMore(ds.Schema), b.lanes...)
+		}
+		if err != nil {
+			return fmt.Errorf("source: %w", err)
 		}
 		b.phase(ds.Name)
 	}
+	return nil
 }
 
 // onceMore is how a dataset is copied once more.
@@ -153,23 +162,26 @@ func (b *backfiller) laneName(s *record.Schema) string {
 }
 
 // lack opens a backfill for one lane where it has nothing of the dataset.
-func (b *backfiller) lack(i int, s *record.Schema, how backfill.How) {
+func (b *backfiller) lack(ctx context.Context, i int, s *record.Schema, how backfill.How) error {
 	d := b.g.lanes[i]
 	if b.merge.Has(d.spec.Name, s.Dataset) {
-		return
+		return nil
 	}
 	name := b.laneName(s)
 	if err := b.g.blue.errs[i][name]; err != nil {
 		b.fail(d.spec.Name, name, err)
 		b.merge.Fail(s, d.spec.Name)
-		return
+		return nil
 	}
 	l := b.g.blue.lanes[i][name]
 	if b.g.r.plan.Snapshot == SnapshotNone || (l != nil && l.fit == nil) {
 		b.merge.Known(s.Dataset, d.spec.Name)
-		return
+		return nil
 	}
-	b.merge.Request(s, how, d.spec.Name)
+	if err := b.merge.Request(ctx, s, how, d.spec.Name); err != nil {
+		return fmt.Errorf("source: %w", err)
+	}
+	return nil
 }
 
 // aim finds the place of the stream where the run ends.
@@ -499,7 +511,9 @@ func (b *backfiller) read(ctx context.Context, w *backfill.Work) {
 // change takes one batch of the stream to the lanes.
 func (b *backfiller) change(ctx context.Context, batch *record.Batch) error {
 	if batch.Schema != nil {
-		b.meet(batch.Schema)
+		if err := b.meet(ctx, batch.Schema); err != nil {
+			return err
+		}
 	}
 	parts, err := b.merge.Change(ctx, batch, b.lanes)
 	if err != nil {
@@ -522,30 +536,35 @@ func (b *backfiller) change(ctx context.Context, batch *record.Batch) error {
 }
 
 // meet takes note of a dataset that joined, and of columns that changed.
-func (b *backfiller) meet(s *record.Schema) {
+func (b *backfiller) meet(ctx context.Context, s *record.Schema) error {
 	if !b.known[s.Dataset] {
 		b.known[s.Dataset] = true
 		b.g.blue.datasets = append(b.g.blue.datasets, connector.Dataset{Name: s.Dataset, Schema: s, Rows: -1, Bytes: -1})
 		b.g.r.log.Info("a dataset joined", slog.String("dataset", s.Dataset))
 		for i := range b.g.lanes {
-			b.lack(i, s, backfill.First)
+			if err := b.lack(ctx, i, s, backfill.First); err != nil {
+				return err
+			}
 		}
 		b.phase(s.Dataset)
-		return
+		return nil
 	}
 	i := slices.IndexFunc(b.g.blue.datasets, func(d connector.Dataset) bool { return d.Name == s.Dataset })
 	if i < 0 || b.g.blue.datasets[i].Schema == s {
-		return
+		return nil
 	}
 	was := b.g.blue.datasets[i].Schema
 	b.g.blue.datasets[i].Schema = s
 	d := record.Diff(was, s)
 	if d.Empty() {
-		return
+		return nil
 	}
 	b.g.r.log.Info("the columns of a dataset changed", slog.String("dataset", s.Dataset), slog.Any("change", d))
 	if rewritten(was, s, d) && !b.merge.Open(s.Dataset) {
-		b.merge.Request(s, onceMore(s), b.lanes...) // the values may be others, and the stream says nothing of that
+		// The values may be others, and the stream says nothing of that.
+		if err := b.merge.Request(ctx, s, onceMore(s), b.lanes...); err != nil {
+			return fmt.Errorf("source: %w", err)
+		}
 		b.phase(s.Dataset)
 	}
 	if out, err := transformed(b.g.r.plan.Source.Transforms, s); err == nil && out != nil {
@@ -553,6 +572,7 @@ func (b *backfiller) meet(s *record.Schema) {
 		b.schemas = append(b.schemas, newSchema{dataset: out.Dataset, columns: columnsText(out)})
 		b.mu.Unlock()
 	}
+	return nil
 }
 
 // rewritten reports whether a column got another type: the database may have computed new values for all rows.
