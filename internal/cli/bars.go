@@ -20,6 +20,9 @@ const maxBars = 10
 type barShower struct {
 	out  io.Writer
 	bars *mpb.Progress
+	size func() (rows, columns int) // of the terminal
+	// follows shows a run of a source that is followed.
+	follows bool
 
 	mu     sync.Mutex
 	lines  []string
@@ -28,8 +31,11 @@ type barShower struct {
 	closed bool
 }
 
-func newBarShower(out io.Writer) *barShower {
-	return &barShower{out: out, bars: mpb.New(mpb.WithOutput(out), mpb.WithRefreshRate(refreshBars), mpb.WithAutoRefresh())}
+func newBarShower(out io.Writer, follows bool) *barShower {
+	return &barShower{
+		out: out, follows: follows, size: func() (int, int) { return terminalSize(out) },
+		bars: mpb.New(mpb.WithOutput(out), mpb.WithRefreshRate(refreshBars), mpb.WithAutoRefresh()),
+	}
 }
 
 const refreshBars = 200 * time.Millisecond
@@ -48,7 +54,16 @@ func (b *barShower) Write(p []byte) (int, error) {
 func (b *barShower) show(v view) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.lines = barLines(v, b.order(v))
+	if b.follows {
+		rows, columns := b.size()
+		b.lines = followLines(v, rows-1, columns) // the cursor's line stays free
+	} else {
+		b.lines = barLines(v, b.order(v))
+	}
+	for n := len(b.slots) - 1; n >= len(b.lines); n-- {
+		b.slots[n].Abort(true)
+		b.slots = b.slots[:n]
+	}
 	for len(b.slots) < len(b.lines) {
 		i := len(b.slots)
 		b.slots = append(b.slots, b.bars.New(1, mpb.NopStyle(), mpb.PrependDecorators(decor.Any(func(decor.Statistics) string {

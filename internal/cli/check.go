@@ -1,13 +1,16 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/leatdata/leat/config"
 	"github.com/leatdata/leat/connector"
@@ -15,26 +18,32 @@ import (
 )
 
 func (s *session) checkCommand() *cobra.Command {
-	var f copyFlags
+	var f checkFlags
 	var offline, asJSON bool
 	cmd := &cobra.Command{
-		Use:   "check FILE | SRC DST",
+		Use:   "check FILE | SRC DST...",
 		Short: "Say what would go wrong, and how to fix it",
-		Long: `Looks at a pipeline, or at what a copy would do, and changes nothing: which guarantee is reached and why, how every
-column will be stored and whether that is exact, privileges and settings, each with what to type to fix it.
+		Long: `Looks at a pipeline, or at what a copy would do, or with --sync a sync, and changes nothing: which guarantee is reached
+and why, how every column will be stored and whether that is exact, privileges and settings, each with what to type to
+fix it. Everything is told at once, what has to be fixed last.
 With --offline only the file and the guarantee are checked, without connecting to anything.
 
 It ends with 0 where a run would start, and with 3 where it would not.`,
 		Example: `  leat check orders.yaml
   leat check --offline orders.yaml
-  leat check 'postgres://app@db/shop?table=orders' lake.duckdb --mode upsert`,
-		Args: argCount(1, 2),
+  leat check 'postgres://app@db/shop?table=orders' lake.duckdb --mode upsert
+  leat check 'postgres://app@db/shop' lake.duckdb --sync`,
+		Args: argCount(1, maxSinks+1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := s.checked(args, f)
 			if err != nil {
 				return err
 			}
-			report, err := s.check(cmd.Context(), planOf(p), offline)
+			plan, err := planOf(p)
+			if err != nil {
+				return err
+			}
+			report, err := s.check(cmd.Context(), plan, offline)
 			if err != nil {
 				return err
 			}
@@ -49,18 +58,46 @@ It ends with 0 where a run would start, and with 3 where it would not.`,
 			return err
 		},
 	}
-	f.register(cmd)
+	f.register(cmd.Flags())
 	cmd.Flags().BoolVar(&offline, "offline", false, "connect to nothing")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
 	return cmd
 }
 
+// checkFlags are those of copy and of sync.
+type checkFlags struct {
+	syncFlags
+	follow followFlags
+	sync   bool
+}
+
+func (f *checkFlags) register(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.sync, "sync", false, "check what leat sync would do with SRC and DST")
+	f.copyFlags.register(fs)
+	f.own(fs)
+	f.follow.register(fs)
+}
+
 // checked is the pipeline to check. A single argument is a pipeline file.
-func (s *session) checked(args []string, f copyFlags) (*config.Pipeline, error) {
-	if len(args) == 1 {
-		return s.load(args[0])
+func (s *session) checked(args []string, f checkFlags) (p *config.Pipeline, err error) {
+	switch {
+	case len(args) == 1 && f.sync:
+		return nil, &usageError{err: errors.New("--sync is for SRC and DST: a file says itself what is followed"), hint: "leave --sync out"}
+	case len(args) == 1:
+		p, err = s.load(args[0])
+	case f.sync && (f.limit > 0 || f.deletes != ""):
+		return nil, usagef("--limit and --deletes are for copies: a sync follows every change, deletes included")
+	case f.sync:
+		p, err = s.syncPipeline(args, f.syncFlags)
+	case len(args) > 2 || len(f.schema) > 0: //nolint:mnd // source and sink
+		return nil, &usageError{err: errors.New("several sinks, and --schema, are for sync"), hint: "add --sync"}
+	default:
+		p, err = s.copyPipeline(args[0], args[1], f.copyFlags)
 	}
-	return s.copyPipeline(args[0], args[1], f)
+	if err != nil {
+		return nil, err
+	}
+	return p, f.follow.apply(p)
 }
 
 func (s *session) check(ctx context.Context, plan engine.Plan, offline bool) (report engine.Report, err error) {
@@ -132,7 +169,7 @@ func (s *session) printCheck(p *config.Pipeline, r engine.Report) error {
 			b.WriteString("\n" + columnTable(d) + "\n")
 		}
 	}
-	writeProbes(&b, r.Probes)
+	writeProbes(&b, byStatus(r.Probes))
 	for _, p := range r.Problems {
 		fmt.Fprintf(&b, "\nproblem: %s\n", p.String())
 		if p.Hint != "" {
@@ -142,9 +179,20 @@ func (s *session) printCheck(p *config.Pipeline, r engine.Report) error {
 	if r.OK() {
 		b.WriteString("\nok: a run would start\n")
 	} else {
-		b.WriteString("\nnot ok: a run would not start\n")
+		fmt.Fprintf(&b, "\nnot ok: a run would not start: %s to fix\n", plural(faults(r), "thing"))
 	}
 	return s.print("%s", s.redact.text(b.String()))
+}
+
+// faults counts what keeps a run from starting.
+func faults(r engine.Report) int64 {
+	n := len(r.Problems)
+	for _, p := range r.Probes {
+		if p.Status == connector.Fail {
+			n++
+		}
+	}
+	return int64(n)
 }
 
 func columnTable(d engine.DatasetReport) string {
@@ -161,6 +209,11 @@ func columnTable(d engine.DatasetReport) string {
 		t.AppendRow(table.Row{c.Column, c.Type.String(), native, c.Fidelity.String(), policy, c.Why})
 	}
 	return t.Render()
+}
+
+// byStatus sorts what has to be done to the end, where a person looks first.
+func byStatus(probes []engine.ProbeReport) []engine.ProbeReport {
+	return slices.SortedStableFunc(slices.Values(probes), func(a, b engine.ProbeReport) int { return cmp.Compare(a.Status, b.Status) })
 }
 
 func writeProbes(b *strings.Builder, probes []engine.ProbeReport) {
@@ -234,7 +287,7 @@ func checkJSON(r engine.Report) any {
 			out.Datasets = append(out.Datasets, ds)
 		}
 	}
-	for _, p := range r.Probes {
+	for _, p := range byStatus(r.Probes) {
 		out.Probes = append(out.Probes, probe{p.Where, p.Name, p.Status.String(), p.Detail, p.Fix})
 	}
 	for _, p := range r.Problems {

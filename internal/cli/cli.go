@@ -99,6 +99,7 @@ No row is lost, doubled or quietly altered, and a run that was interrupted goes 
 ` + exitHelp,
 		Example: `  leat copy sales.csv lake.duckdb
   leat copy 'postgres://app@db/shop?table=orders' orders.parquet
+  leat sync 'postgres://app@db/shop' sqlite:replica.db
   leat run pipeline.yaml`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -120,7 +121,8 @@ No row is lost, doubled or quietly altered, and a run that was interrupted goes 
 	f.StringVar(&s.home, "state", "",
 		"folder for state and set-aside rows (default $LEAT_STATE, else $XDG_STATE_HOME/leat or ~/.local/state/leat)")
 	root.AddCommand(
-		s.copyCommand(), s.runCommand(), s.checkCommand(), s.previewCommand(), s.discoverCommand(), s.connectorsCommand(), s.stateCommand(),
+		s.copyCommand(), s.syncCommand(), s.runCommand(), s.checkCommand(), s.previewCommand(), s.discoverCommand(),
+		s.connectorsCommand(), s.statusCommand(), s.stateCommand(), s.dropCommand(),
 		s.schemaCommand(), s.versionCommand(),
 	)
 	for _, c := range root.Commands() {
@@ -131,7 +133,8 @@ No row is lost, doubled or quietly altered, and a run that was interrupted goes 
 
 func unknownCommand(name string) error {
 	return connector.UnknownName("command", name, []string{
-		"copy", "run", "check", "preview", "discover", "connectors", "state", "schema", "version", "completion", "help",
+		"copy", "sync", "run", "check", "preview", "discover", "connectors", "status", "state", "drop", "schema", "version",
+		"completion", "help",
 	})
 }
 

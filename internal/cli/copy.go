@@ -5,12 +5,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/leatdata/leat/config"
 	"github.com/leatdata/leat/connector"
@@ -63,19 +65,23 @@ Interrupted or crashed, the same command goes on where it was. Once it is done, 
 			return s.execute(cmd.Context(), p, &r)
 		},
 	}
-	f.register(cmd)
+	f.register(cmd.Flags())
 	r.register(cmd.Flags())
 	return cmd
 }
 
-func (f *copyFlags) register(cmd *cobra.Command) {
-	fs := cmd.Flags()
+func (f *copyFlags) register(fs *pflag.FlagSet) {
+	f.shared(fs)
+	f.whole(fs)
+}
+
+// shared registers what copy and sync have in common.
+func (f *copyFlags) shared(fs *pflag.FlagSet) {
 	fs.StringVar(&f.mode, "mode", "", "append, upsert or replace (default: the sink's own)")
 	fs.StringSliceVar(&f.key, "key", nil, "key columns, where the source does not say")
 	fs.StringSliceVar(&f.columns, "columns", nil, "only these columns, in this order")
 	fs.StringVar(&f.where, "where", "",
 		"only rows for which this holds: SQL where the source takes SQL, else an expression such as 'total > 100'")
-	fs.Int64Var(&f.limit, "limit", 0, "at most so many rows of each dataset; 0: all")
 	fs.StringSliceVar(&f.tables, "tables", nil, "tables to read, patterns with * allowed")
 	fs.StringVar(&f.setAside, "set-aside", "", "set rows aside that can't be carried, and go on; =N: more than N stop the run")
 	fs.Lookup("set-aside").NoOptDefVal = "0"
@@ -85,9 +91,14 @@ func (f *copyFlags) register(cmd *cobra.Command) {
 	fs.IntVar(&f.batchRows, "batch-rows", 0, "rows of a batch; 0: a default that fits")
 	fs.StringArrayVar(&f.sourceOpt, "source-opt", nil, "NAME=VALUE: an option of the source")
 	fs.StringArrayVar(&f.sinkOpt, "sink-opt", nil, "NAME=VALUE: an option of the sink")
+	fs.StringVar(&f.name, "name", "", "name of what is saved about it (default: made of source, sink and selection)")
+}
+
+// whole registers what only makes sense where a source is read to its end.
+func (f *copyFlags) whole(fs *pflag.FlagSet) {
+	fs.Int64Var(&f.limit, "limit", 0, "at most so many rows of each dataset; 0: all")
 	fs.StringVar(&f.deletes, "deletes", "",
 		"keep, hard or soft: what to do with rows that are gone from the source, found by comparing all keys; needs --mode upsert")
-	fs.StringVar(&f.name, "name", "", "name of what is saved about this copy (default: made of source, sink and selection)")
 }
 
 // copyPipeline makes a pipeline of what was typed.
@@ -104,21 +115,27 @@ func (s *session) copyPipeline(src, dst string, f copyFlags) (*config.Pipeline, 
 		Name: f.name, Source: config.Source{Connector: from.def.Name, Config: source}, Limit: f.limit, BatchRows: f.batchRows,
 		Sinks: []config.Sink{{Name: "target", Connector: to.def.Name, Config: sink, Key: f.key}},
 	}
-	if f.limit < 0 || f.batchRows < 0 {
-		return nil, usagef("--limit and --batch-rows: want no negative number")
-	}
-	var steps []config.Step
-	err = errors.Join(f.selection(source, from.def.Name, &steps), f.modes(p))
-	if err != nil {
+	if err := f.apply(p); err != nil {
 		return nil, &usageError{err: err, hint: "leat copy --help shows what each flag takes"}
-	}
-	if p.Transforms, err = config.MakeTransforms(steps...); err != nil {
-		return nil, &usageError{err: err}
 	}
 	if p.Name == "" {
 		p.Name = copyName(from, to, p)
 	}
 	return p, nil
+}
+
+// apply changes a pipeline as the flags say.
+func (f *copyFlags) apply(p *config.Pipeline) error {
+	if f.limit < 0 || f.batchRows < 0 {
+		return errors.New("--limit and --batch-rows: want no negative number")
+	}
+	var steps []config.Step
+	if err := errors.Join(f.selection(p.Source.Config, p.Source.Connector, &steps), f.modes(p)); err != nil {
+		return err
+	}
+	var err error
+	p.Transforms, err = config.MakeTransforms(steps...)
+	return err
 }
 
 // selection hands tables, columns and the condition to the source where it takes them, and makes transforms of the others.
@@ -159,11 +176,6 @@ func anyList(list []string) []any {
 // modes reads the flags that are names.
 func (f *copyFlags) modes(p *config.Pipeline) error {
 	var errs []error
-	sink := &p.Sinks[0]
-	if f.mode != "" {
-		m, err := connector.ParseWriteMode(f.mode)
-		errs, sink.Mode = append(errs, err), &m
-	}
 	g, err := connector.ParseGuarantee(f.guarantee)
 	errs, p.Guarantee = append(errs, err), g
 	if f.setAside != "" {
@@ -172,6 +184,20 @@ func (f *copyFlags) modes(p *config.Pipeline) error {
 			errs = append(errs, fmt.Errorf("--set-aside=%s: want a number of rows", f.setAside))
 		}
 		p.BadRows = &config.BadRows{SetAside: true, Limit: n}
+	}
+	sink, err := f.sinkModes()
+	for i := range p.Sinks {
+		p.Sinks[i].Mode, p.Sinks[i].Deletes, p.Sinks[i].Policies = sink.Mode, sink.Deletes, maps.Clone(sink.Policies)
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+// sinkModes reads those that are about sinks.
+func (f *copyFlags) sinkModes() (sink config.Sink, err error) {
+	var errs []error
+	if f.mode != "" {
+		m, err := connector.ParseWriteMode(f.mode)
+		errs, sink.Mode = append(errs, err), &m
 	}
 	if f.deletes != "" {
 		d, err := config.ParseDeletes(f.deletes)
@@ -193,30 +219,42 @@ func (f *copyFlags) modes(p *config.Pipeline) error {
 		}
 		sink.Policies[column] = parsed
 	}
-	return errors.Join(errs...)
+	return sink, errors.Join(errs...)
 }
 
 // copyName names a copy by all that decides what it does, so that typing it again goes on with it, and by nothing else: a new password
 // or batch size changes no name.
 func copyName(from, to endpoint, p *config.Pipeline) string {
-	h := sha256.New()
-	part := func(values ...string) {
-		for _, v := range values {
-			h.Write(fmt.Appendf(nil, "%d:%s", len(v), v))
-		}
-	}
-	part(from.def.Name, from.place(), to.def.Name, to.place(), p.Transforms.Text, strconv.FormatInt(p.Limit, 10))
-	for _, identity := range []map[string]string{p.Source.Config.Identity(), p.Sinks[0].Config.Identity()} {
-		for _, k := range slices.Sorted(maps.Keys(identity)) {
-			part(k, identity[k])
-		}
-	}
+	n := newNamer()
+	n.add(from.def.Name, from.place(), to.def.Name, to.place(), p.Transforms.Text, strconv.FormatInt(p.Limit, 10))
+	n.addMap(p.Source.Config.Identity())
+	n.addMap(p.Sinks[0].Config.Identity())
 	if m := p.Sinks[0].Mode; m != nil {
-		part(m.String())
+		n.add(m.String())
 	}
-	part(p.Sinks[0].Key...)
+	n.add(p.Sinks[0].Key...)
 	if p.Sinks[0].Deletes == config.DeletesSoft {
-		part(p.Sinks[0].Deletes)
+		n.add(p.Sinks[0].Deletes)
 	}
-	return fmt.Sprintf("copy-%s-%s-%s", from.label(), to.label(), hex.EncodeToString(h.Sum(nil)[:5]))
+	return fmt.Sprintf("copy-%s-%s-%s", from.label(), to.label(), n.text(5))
 }
+
+// namer makes a short text of many, which differs where any of them does.
+type namer struct{ h hash.Hash }
+
+func newNamer() namer { return namer{h: sha256.New()} }
+
+func (n namer) add(values ...string) {
+	for _, v := range values {
+		n.h.Write(fmt.Appendf(nil, "%d:%s", len(v), v))
+	}
+}
+
+func (n namer) addMap(m map[string]string) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		n.add(k, m[k])
+	}
+}
+
+// text returns two characters for each of so many bytes.
+func (n namer) text(bytes int) string { return hex.EncodeToString(n.h.Sum(nil)[:bytes]) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"path/filepath"
 	"time"
 
@@ -24,6 +25,8 @@ type runFlags struct {
 	every       time.Duration
 	stallAfter  time.Duration
 	json        bool
+	follow      followFlags
+	everySet    func() bool // --progress-every was given
 }
 
 func (f *runFlags) register(fs *pflag.FlagSet) {
@@ -31,14 +34,23 @@ func (f *runFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.adopt, "adopt", false, "go on from the saved position although the pipeline was changed")
 	fs.StringVar(&f.rejects, "rejects", "", "folder for rows that were set aside (default STATE/rejects)")
 	fs.StringVar(&f.commitBytes, "commit-bytes", "", "make rows durable after this many bytes, such as 16MB (default 64MiB)")
-	fs.DurationVar(&f.every, "progress-every", 5*time.Second, "how often progress is logged where there is no terminal; 0: never")
+	fs.DurationVar(&f.every, "progress-every", 5*time.Second,
+		"how often progress is logged where there is no terminal; 0: never; a source that is followed: 10s unless given")
+	f.everySet = func() bool { return fs.Changed("progress-every") }
 	fs.DurationVar(&f.stallAfter, "stalled-after", 30*time.Second, "say that a run is stalled when nothing has moved for so long; 0: never")
 	fs.BoolVar(&f.json, "json", false, "print the summary as JSON on standard output (on standard error where that takes data)")
 }
 
 // plan applies the flags to a plan.
 func (f *runFlags) plan(p *config.Pipeline) (engine.Plan, error) {
-	plan := planOf(p)
+	if err := f.follow.apply(p); err != nil {
+		return engine.Plan{}, err
+	}
+	plan, err := planOf(p)
+	if err != nil {
+		return plan, err
+	}
+	plan.Resnapshot = f.follow.resnapshot
 	if f.adopt {
 		plan.Changed = engine.AdoptChanged
 	}
@@ -71,7 +83,7 @@ func (s *session) execute(ctx context.Context, p *config.Pipeline, f *runFlags) 
 	if f.rejects == "" {
 		f.rejects = filepath.Join(dir, "rejects")
 	}
-	out, shown, err := s.progress(f)
+	out, shown, err := s.progress(f, follows(p))
 	if err != nil {
 		return err
 	}
@@ -79,9 +91,7 @@ func (s *session) execute(ctx context.Context, p *config.Pipeline, f *runFlags) 
 	if err != nil {
 		return err
 	}
-	if l, ok := shown.shower.(*logShower); ok {
-		l.log = log
-	}
+	logTo(shown.shower, log, p.Name)
 	store, err := s.openStore(ctx)
 	if err != nil {
 		return err
@@ -93,6 +103,9 @@ func (s *session) execute(ctx context.Context, p *config.Pipeline, f *runFlags) 
 		}
 	}
 	aside := engine.NewFileRejects(f.rejects, p.Name)
+	if shown.follows && s.terminal() && !s.quiet {
+		s.say(fmt.Sprintf("leat: following as pipeline %s; leat status %[1]s shows it from elsewhere, ^C stops\n", p.Name))
+	}
 	ctl := engine.NewControl()
 	released := s.stopOnDrain(ctl)
 	stop := s.watch(ctx, ctl, shown)
@@ -106,6 +119,9 @@ func (s *session) execute(ctx context.Context, p *config.Pipeline, f *runFlags) 
 	runErr = join(runErr, aside.Close())
 	report := newSummary(sum, runErr, aside.Path())
 	report.Deleted = gone
+	if shown.follows {
+		report = report.follow(sum, ends(p))
+	}
 	if err := s.report(p, report, f.json, func() { report.log(log) }); err != nil {
 		runErr = join(runErr, err)
 	}
@@ -124,8 +140,8 @@ func join(a, b error) error {
 }
 
 // progress decides how a run is shown, and where log lines go while it is.
-func (s *session) progress(f *runFlags) (io.Writer, watching, error) {
-	w := watching{every: f.every, stallAfter: f.stallAfter, shower: noShower{}}
+func (s *session) progress(f *runFlags, follows bool) (io.Writer, watching, error) {
+	w := watching{follows: follows, every: f.every, stallAfter: f.stallAfter, shower: noShower{}}
 	if f.every < 0 || f.stallAfter < 0 {
 		return nil, w, usagef("--progress-every and --stalled-after: want no negative duration")
 	}
@@ -133,13 +149,32 @@ func (s *session) progress(f *runFlags) (io.Writer, watching, error) {
 	case s.quiet || (f.every == 0 && !s.terminal()):
 		w.every = time.Hour
 	case s.terminal():
-		bars := newBarShower(s.Stderr)
+		bars := newBarShower(s.Stderr, follows)
 		w.every, w.shower = refreshBars, bars
 		return bars, w, nil
+	case follows:
+		every := f.every
+		if !f.everySet() {
+			every = followEvery
+		}
+		w.every, w.shower = min(every, time.Second), newFollowLogger(every) // phases are looked at more often
 	default:
 		w.shower = &logShower{}
 	}
 	return s.Stderr, w, nil
+}
+
+// followEvery is how often progress is logged that goes on for months.
+const followEvery = 10 * time.Second
+
+// logTo hands a shower that logs its logger.
+func logTo(sh shower, log *slog.Logger, pipeline string) {
+	switch l := sh.(type) {
+	case *logShower:
+		l.log = log
+	case *followLogger:
+		l.log = log.With(slog.String("pipeline", pipeline))
+	}
 }
 
 // stopOnDrain stops a run in good order when the program is asked to end. The returned function ends the watch.

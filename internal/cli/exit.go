@@ -19,12 +19,12 @@ const (
 )
 
 const exitHelp = `Exit codes:
-  0    done
+  0    done; or the following of a source was stopped by ^C or SIGTERM, in good order
   1    the run failed; what was saved stays, and the same command goes on from there
   2    it could not start: wrong usage, a mistake in the pipeline file, a wrong name or password, a plan that was refused
-  3    leat check found something that would fail
+  3    leat check found something that would fail, leat status a pipeline that failed or is too far behind
   4    done, but rows were set aside; the summary says where they are
-  130  interrupted by ^C or SIGTERM; the same command goes on from there`
+  130  interrupted by ^C or SIGTERM before its end; the same command goes on from there`
 
 // usageError marks what was typed wrongly.
 type usageError struct {

@@ -30,7 +30,7 @@ func (s *session) look(ctx context.Context, cfg connector.SourceConfig, use look
 	if _, err := cfg.Contract(); err != nil {
 		return err
 	}
-	ctx, l, err := s.open(ctx, cfg, log)
+	ctx, l, err := s.open(ctx, "", cfg, log)
 	if err != nil {
 		return err
 	}
@@ -46,11 +46,13 @@ func (s *session) look(ctx context.Context, cfg connector.SourceConfig, use look
 	return use(ctx, l, found)
 }
 
-func (s *session) open(ctx context.Context, cfg connector.SourceConfig, log *slog.Logger) (context.Context, *looker, error) {
+// open opens the source of a pipeline, which has no name where nothing on the server belongs to it.
+func (s *session) open(ctx context.Context, pipeline string, cfg connector.SourceConfig, log *slog.Logger,
+) (context.Context, *looker, error) {
 	ctx, cancel := s.untilDrain(ctx)
 	l := &looker{cancel: cancel}
 	src, err := cfg.Open(connector.Env{
-		Log: log, Now: s.Now, Roundtrip: func(string) {},
+		Pipeline: pipeline, Log: log, Now: s.Now, Roundtrip: func(string) {},
 		Go: func(f func(context.Context)) error {
 			l.wg.Go(func() { f(ctx) })
 			return nil

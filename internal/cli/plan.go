@@ -13,14 +13,18 @@ import (
 const defaultBatchBytes = 4 << 20
 
 // planOf makes the engine's plan of a pipeline.
-func planOf(p *config.Pipeline) engine.Plan {
+func planOf(p *config.Pipeline) (engine.Plan, error) {
 	plan := engine.Plan{
 		Name:      p.Name,
 		Guarantee: p.Guarantee,
 		Source: engine.SourceSpec{
 			Connector: p.Source.Connector, Config: p.Source.Config, Transforms: p.Transforms.Steps, Text: p.Transforms.Text,
 		},
-		Limit: p.Limit,
+		Limit: p.Limit, Once: p.Once,
+	}
+	var err error
+	if plan.Snapshot, err = engine.ParseSnapshot(p.Snapshot); err != nil {
+		return plan, &usageError{err: err}
 	}
 	if p.BadRows != nil {
 		plan.BadRows = badRows(*p.BadRows)
@@ -41,9 +45,27 @@ func planOf(p *config.Pipeline) engine.Plan {
 			b := badRows(*s.BadRows)
 			spec.BadRows = &b
 		}
+		if spec.Schema, err = schemaPolicies(s.Schema); err != nil {
+			return plan, &usageError{err: err}
+		}
 		plan.Sinks = append(plan.Sinks, spec)
 	}
-	return plan
+	return plan, nil
+}
+
+func schemaPolicies(names map[string]string) (map[string]engine.SchemaPolicy, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	out := make(map[string]engine.SchemaPolicy, len(names))
+	for dataset, name := range names {
+		policy, err := engine.ParseSchemaPolicy(name)
+		if err != nil {
+			return nil, err
+		}
+		out[dataset] = policy
+	}
+	return out, nil
 }
 
 func badRows(b config.BadRows) engine.BadRows {
@@ -62,6 +84,9 @@ func (s *session) load(file string) (*config.Pipeline, error) {
 	s.redact.addConfig(p.Source.Config)
 	for _, sink := range p.Sinks {
 		s.redact.addConfig(sink.Config)
+	}
+	if follows(p) {
+		return p, followDefaults(p)
 	}
 	return p, nil
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/internal/engine"
 )
 
@@ -16,7 +18,15 @@ type view struct {
 	Doing    string
 	Elapsed  time.Duration
 	Datasets []datasetView
-	Stalled  time.Duration // for how long nothing has moved, once that is too long; 0: it moves
+	Stalled  time.Duration // for how long nothing has moved, once that is too long; 0: it moves, or has no reason to
+	Lag      connector.Lag
+	Queues   []queueView // of every sink, in plan order
+}
+
+// queueView is what waits for one sink.
+type queueView struct {
+	Sink  string
+	Bytes int64
 }
 
 // datasetView is one dataset of a view.
@@ -29,27 +39,48 @@ type datasetView struct {
 	Left     time.Duration // -1: unknown
 	SetAside int64
 	Moved    bool // since the last view
+
+	// Of a source that is followed.
+	Phase      engine.Phase
+	Snapshot   int64   // of Rows
+	Changes    int64   // of Rows
+	ChangeRate float64 // changes per second, lately
+	Why        string  // why it failed
 }
 
 // tracker makes views out of what a control shows. It keeps the clock out: every call is told the time.
 type tracker struct {
+	follows    bool // the source is followed: that nothing moves is no reason to worry where nothing waits
 	stallAfter time.Duration
 	began      time.Time
 	moved      time.Time
 	last       time.Time
 	total      int64
 	datasets   map[string]*track
+	read       int64 // of total
+	readAt     time.Time
+	sinks      map[string]sinkTrack
+}
+
+// sinkTrack is what a tracker knows of one sink: what was durable, and when that was seen first.
+type sinkTrack struct {
+	durable  int64
+	position string
+	at       time.Time
 }
 
 // track is what a tracker knows of one dataset.
 type track struct {
-	began time.Time
-	rows  int64
-	rate  float64
+	began   time.Time
+	rows    speed
+	changes speed
 }
 
-func newTracker(now time.Time, stallAfter time.Duration) *tracker {
-	return &tracker{stallAfter: stallAfter, began: now, moved: now, last: now, datasets: map[string]*track{}}
+func newTracker(now time.Time, w watching) *tracker {
+	return &tracker{
+		follows: w.follows, stallAfter: w.stallAfter, began: now, moved: now, last: now, datasets: map[string]*track{},
+		readAt: now, sinks: map[string]sinkTrack{},
+	}
 }
 
 // rateWindow is how much of the past a rate looks at.
@@ -57,26 +88,26 @@ const rateWindow = 5 * time.Second
 
 // observe makes the view of a status at a time.
 func (t *tracker) observe(now time.Time, st engine.Status) view {
-	v := view{State: st.State.String(), Doing: st.Doing, Elapsed: now.Sub(t.began)}
-	since := now.Sub(t.last)
+	v := view{State: st.State.String(), Doing: st.Doing, Elapsed: now.Sub(t.began), Lag: st.Lag}
 	total := int64(0)
-	for _, d := range st.Datasets {
-		total += d.Rows + d.Bytes + d.SetAside
-		tr, ok := t.datasets[d.Name]
-		if !ok {
-			tr = &track{began: t.last}
-			t.datasets[d.Name] = tr
-		}
-		dv := datasetView{Name: d.Name, Rows: d.Rows, Bytes: d.Bytes, SetAside: d.SetAside, Moved: d.Rows != tr.rows}
-		tr.update(d.Rows, since)
-		dv.Rate = tr.rate
-		dv.Done, dv.Left = remaining(d, now.Sub(tr.began))
-		v.Datasets = append(v.Datasets, dv)
-	}
+	why := map[string]string{}
 	for _, s := range st.Sinks {
 		total += s.Rows + s.Durable + s.Bytes + s.Skipped
+		v.Queues = append(v.Queues, queueView{s.Name, s.Queued})
+		for d, reason := range s.Failed {
+			why[d] = s.Name + ": " + reason
+		}
 	}
-	if total != t.total || st.State == engine.Paused {
+	read := int64(0)
+	for _, d := range st.Datasets {
+		read += d.Rows + d.Bytes + d.SetAside
+		dv := t.dataset(now, d)
+		dv.Why = why[d.Name]
+		v.Datasets = append(v.Datasets, dv)
+	}
+	total += read
+	behind := t.behind(now, read, st.Sinks)
+	if total != t.total || st.State == engine.Paused || (t.follows && !behind && !waits(st)) {
 		t.total, t.moved = total, now
 	}
 	if still := now.Sub(t.moved); t.stallAfter > 0 && still >= t.stallAfter {
@@ -86,24 +117,81 @@ func (t *tracker) observe(now time.Time, st engine.Status) view {
 	return v
 }
 
-// update folds what came since the last view into the rate.
-func (tr *track) update(rows int64, since time.Duration) {
-	if since <= 0 {
-		return
+func (t *tracker) dataset(now time.Time, d engine.DatasetStatus) datasetView {
+	tr, ok := t.datasets[d.Name]
+	if !ok {
+		tr = &track{}
+		t.datasets[d.Name] = tr
 	}
-	lately := float64(rows-tr.rows) / since.Seconds()
-	if tr.rows == 0 {
-		tr.rate = lately
-	} else {
-		weight := 1 - math.Exp(-since.Seconds()/rateWindow.Seconds())
-		tr.rate += weight * (lately - tr.rate)
+	if tr.rows.count == 0 {
+		tr.began = t.last
 	}
-	tr.rows = rows
+	dv := datasetView{
+		Name: d.Name, Rows: d.Rows, Bytes: d.Bytes, SetAside: d.SetAside, Moved: d.Rows != tr.rows.count,
+		Phase: d.Phase, Snapshot: d.Snapshot, Changes: d.Changes,
+	}
+	since := now.Sub(t.last)
+	dv.Rate, dv.ChangeRate = tr.rows.update(d.Rows, since), tr.changes.update(d.Changes, since)
+	dv.Done, dv.Left = remaining(d, now.Sub(tr.began))
+	return dv
 }
 
-// remaining estimates how much of a dataset was read and how long the rest takes, by bytes where the source knows them.
+// behind reports whether a sink has made nothing durable since the source was read last.
+func (t *tracker) behind(now time.Time, read int64, sinks []engine.SinkStatus) bool {
+	if read != t.read {
+		t.read, t.readAt = read, now
+	}
+	behind := false
+	for _, s := range sinks {
+		seen := t.sinks[s.Name]
+		if durable, at := s.Durable+s.Skipped, s.Position.String(); seen.at.IsZero() || durable != seen.durable || at != seen.position {
+			seen = sinkTrack{durable: durable, position: at, at: now}
+			t.sinks[s.Name] = seen
+		}
+		behind = behind || seen.at.Before(t.readAt)
+	}
+	return behind
+}
+
+// waits reports whether the source of a run that is followed has something to send.
+func waits(st engine.Status) bool {
+	return st.State != engine.Running || st.Lag.Age > 0 || slices.ContainsFunc(st.Datasets, func(d engine.DatasetStatus) bool {
+		return d.Phase == engine.Waiting || d.Phase == engine.Snapshotting
+	})
+}
+
+// speed is a count that grows, and how fast it did lately.
+type speed struct {
+	count int64
+	rate  float64
+}
+
+// update folds what came since the last view into the rate, and returns it.
+func (s *speed) update(count int64, since time.Duration) float64 {
+	if since <= 0 {
+		return s.rate
+	}
+	lately := float64(count-s.count) / since.Seconds()
+	if s.count == 0 {
+		s.rate = lately
+	} else {
+		weight := 1 - math.Exp(-since.Seconds()/rateWindow.Seconds())
+		s.rate += weight * (lately - s.rate)
+	}
+	s.count = count
+	return s.rate
+}
+
+// remaining estimates how much of a dataset was read and how long the rest takes, by bytes where the source knows them. Of a dataset
+// that is followed, it is the snapshot that is estimated.
 func remaining(d engine.DatasetStatus, took time.Duration) (done float64, left time.Duration) {
 	switch {
+	case d.Phase == engine.Waiting, d.Phase == engine.Live, d.Phase == engine.Broken:
+		return -1, -1
+	case d.Phase == engine.Snapshotting && d.TotalRows > 0:
+		done = float64(d.Snapshot) / float64(d.TotalRows)
+	case d.Phase == engine.Snapshotting:
+		return -1, -1
 	case d.TotalBytes > 0 && d.Bytes > 0:
 		done = float64(d.Bytes) / float64(d.TotalBytes)
 	case d.TotalRows > 0 && d.Rows > 0:
@@ -111,8 +199,11 @@ func remaining(d engine.DatasetStatus, took time.Duration) (done float64, left t
 	default:
 		return -1, -1
 	}
-	if done >= 1 { // an estimate that was too low says nothing any more
+	switch {
+	case done >= 1: // an estimate that was too low says nothing any more
 		return 1, -1
+	case done <= 0:
+		return 0, -1
 	}
 	return done, time.Duration(float64(took) * (1 - done) / done)
 }
@@ -125,6 +216,7 @@ type shower interface {
 
 // watching is how a run is shown.
 type watching struct {
+	follows    bool
 	every      time.Duration
 	stallAfter time.Duration
 	shower     shower
@@ -133,7 +225,7 @@ type watching struct {
 // watch shows where a run stands every so often, until the returned function is called.
 func (s *session) watch(ctx context.Context, ctl *engine.Control, w watching) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	t := newTracker(s.Now(), w.stallAfter)
+	t := newTracker(s.Now(), w)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		tick := time.NewTicker(w.every)
@@ -161,15 +253,7 @@ type logShower struct {
 }
 
 func (l *logShower) show(v view) {
-	switch {
-	case v.Stalled > 0:
-		l.log.Warn("stalled: nothing has moved",
-			slog.Bool("stalled", true), slog.String("state", v.State), slog.String("doing", v.Doing),
-			slog.Duration("for", v.Stalled.Round(time.Second)))
-	case l.stalled:
-		l.log.Info("moving again", slog.Bool("stalled", false), slog.String("state", v.State))
-	}
-	l.stalled = v.Stalled > 0
+	l.stalled = logStall(l.log, v, l.stalled)
 	for _, d := range v.Datasets {
 		if !d.Moved {
 			continue
@@ -192,6 +276,19 @@ func (l *logShower) show(v view) {
 }
 
 func (*logShower) close() {}
+
+// logStall logs that nothing moves, or that it moves again; it returns whether nothing does.
+func logStall(log *slog.Logger, v view, stalled bool) bool {
+	switch {
+	case v.Stalled > 0:
+		log.Warn("stalled: nothing has moved",
+			slog.Bool("stalled", true), slog.String("state", v.State), slog.String("doing", v.Doing),
+			slog.Duration("for", v.Stalled.Round(time.Second)))
+	case stalled:
+		log.Info("moving again", slog.Bool("stalled", false), slog.String("state", v.State))
+	}
+	return v.Stalled > 0
+}
 
 // noShower shows nothing.
 type noShower struct{}

@@ -28,7 +28,7 @@ func status(rows, bytes int64) engine.Status {
 // case C106.
 func TestTracker(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	tr := newTracker(now, 10*time.Second)
+	tr := newTracker(now, watching{stallAfter: 10 * time.Second})
 	at := func(seconds int, st engine.Status) view {
 		return tr.observe(now.Add(time.Duration(seconds)*time.Second), st)
 	}
@@ -66,7 +66,7 @@ func TestTracker(t *testing.T) {
 
 func TestTrackerWithoutStall(t *testing.T) {
 	now := time.Now()
-	tr := newTracker(now, 0)
+	tr := newTracker(now, watching{})
 	if v := tr.observe(now.Add(time.Hour), status(0, 0)); v.Stalled != 0 {
 		t.Error("stalled")
 	}
@@ -77,7 +77,7 @@ func TestLogShower(t *testing.T) {
 	var out bytes.Buffer
 	l := &logShower{log: slog.New(slog.NewJSONHandler(&out, nil))}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	tr := newTracker(now, 10*time.Second)
+	tr := newTracker(now, watching{stallAfter: 10 * time.Second})
 	for i, st := range []engine.Status{status(100, 100), status(500, 500), status(500, 500), status(500, 500), status(700, 700)} {
 		l.show(tr.observe(now.Add(time.Duration(i*8+1)*time.Second), st))
 	}

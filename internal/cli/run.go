@@ -28,8 +28,9 @@ named at once, with its line, its column and the nearest right name. ${env:NAME}
 ${file:PATH} put values in; leat schema prints a JSON Schema for editors.
 
 Interrupted or crashed, the same command goes on where it was. Once it is done, the same command copies anew, or
-what is new since then where the source is read by a cursor.`,
-		Example: "  leat run orders.yaml\n\n" + pipelineExample,
+what is new since then where the source is read by a cursor. A source with follow: true is copied and then followed until
+it is stopped, as leat sync does.`,
+		Example: "  leat run orders.yaml\n  leat run shop.yaml --once\n\n" + pipelineExample,
 		Args:    argCount(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := s.load(args[0])
@@ -40,5 +41,6 @@ what is new since then where the source is read by a cursor.`,
 		},
 	}
 	r.register(cmd.Flags())
+	r.follow.register(cmd.Flags())
 	return cmd
 }

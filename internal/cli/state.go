@@ -102,12 +102,21 @@ func (s *session) printRecords(records []state.Record) error {
 func stands(r state.Record) string {
 	switch {
 	case r.Progress.Done:
-		return "done"
+		return standsDone
 	case r.Progress.Run == "":
-		return "at the beginning"
+		return standsBeginning
+	}
+	if phases, err := savedPhases(r.Progress.Ledger); err == nil && len(phases) > 0 {
+		return standsFollowing
 	}
 	return "in the middle"
 }
+
+const (
+	standsFollowing = "following"
+	standsDone      = "done"
+	standsBeginning = "at the beginning"
+)
 
 func (s *session) stateShowCommand() *cobra.Command {
 	var asJSON bool

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -16,7 +17,7 @@ import (
 type summary struct {
 	Pipeline      string           `json:"pipeline"`
 	Run           string           `json:"run,omitempty"`
-	State         string           `json:"state"` // done, interrupted, failed
+	State         string           `json:"state"` // done, stopped (a source that is followed, in good order), interrupted, failed
 	Guarantee     string           `json:"guarantee"`
 	Resumed       bool             `json:"resumed"`
 	Rows          int64            `json:"rows"`  // read, by this process
@@ -26,10 +27,15 @@ type summary struct {
 	PeakMemory    int64            `json:"peak_memory_bytes,omitempty"`
 	SetAside      int64            `json:"set_aside"`
 	RejectsFile   string           `json:"rejects_file,omitempty"`
-	Deleted       map[string]int64 `json:"deleted,omitempty"` // rows that were gone from the source, by dataset
+	Deleted       map[string]int64 `json:"deleted,omitempty"`       // rows that were gone from the source, by dataset
+	Snapshot      int64            `json:"snapshot_rows,omitempty"` // of Rows, where the source is followed
+	Changes       int64            `json:"changes,omitempty"`       // likewise
+	Position      json.RawMessage  `json:"position,omitempty"`      // that was saved last, where the source is followed
 	Datasets      []summaryDataset `json:"datasets"`
 	Sinks         []summarySink    `json:"sinks"`
 	Errors        []problem        `json:"errors,omitempty"`
+
+	followed bool
 }
 
 type summaryDataset struct {
@@ -37,6 +43,9 @@ type summaryDataset struct {
 	Rows     int64  `json:"rows"`
 	Bytes    int64  `json:"bytes"`
 	SetAside int64  `json:"set_aside"`
+	Phase    string `json:"phase,omitempty"` // where the source is followed
+	Snapshot int64  `json:"snapshot_rows,omitempty"`
+	Changes  int64  `json:"changes,omitempty"`
 }
 
 type summarySink struct {
@@ -63,7 +72,7 @@ func newSummary(sum engine.Summary, runErr error, rejectsFile string) summary {
 	}
 	for _, d := range sum.Datasets {
 		out.Rows, out.Bytes = out.Rows+d.Rows, out.Bytes+d.Bytes
-		out.Datasets = append(out.Datasets, summaryDataset{d.Name, d.Rows, d.Bytes, d.SetAside})
+		out.Datasets = append(out.Datasets, summaryDataset{Name: d.Name, Rows: d.Rows, Bytes: d.Bytes, SetAside: d.SetAside})
 	}
 	for _, s := range sum.Sinks {
 		out.Sinks = append(out.Sinks, summarySink{s.Name, s.Rows, s.Skipped, s.SetAside, s.Altered, s.Retries, s.Failed})
@@ -75,6 +84,20 @@ func newSummary(sum engine.Summary, runErr error, rejectsFile string) summary {
 		out.RejectsFile = rejectsFile
 	}
 	return out
+}
+
+// follow makes it the summary of a run of a source that is followed. Such a run is stopped in good order, unless it was to end by
+// itself.
+func (s summary) follow(sum engine.Summary, ends bool) summary {
+	s.followed, s.Position = true, sum.Position.Data
+	if s.State == "interrupted" && !ends {
+		s.State = "stopped"
+	}
+	for i, d := range sum.Datasets {
+		s.Snapshot, s.Changes = s.Snapshot+d.Snapshot, s.Changes+d.Changes
+		s.Datasets[i].Phase, s.Datasets[i].Snapshot, s.Datasets[i].Changes = d.Phase.String(), d.Snapshot, d.Changes
+	}
+	return s
 }
 
 // json is the summary as one redacted line.
@@ -103,15 +126,14 @@ func (s summary) text() string {
 	}
 	if len(s.Datasets) > 1 {
 		for _, d := range s.Datasets {
-			fmt.Fprintf(&b, "%-*s  %12s rows  %9s\n", width, d.Name, thousands(d.Rows), bytesText(d.Bytes))
+			fmt.Fprintf(&b, "%-*s  %12s rows  %9s", width, d.Name, thousands(d.Rows), bytesText(d.Bytes))
+			if s.followed {
+				fmt.Fprintf(&b, "  %s, %s", plural(d.Changes, "change"), cmp.Or(d.Phase, "not begun"))
+			}
+			b.WriteString("\n")
 		}
 	}
-	verb := map[string]string{"done": "copied", "interrupted": "interrupted after", "failed": "failed after"}[s.State]
-	took := time.Duration(s.Seconds * float64(time.Second))
-	fmt.Fprintf(&b, "%s %s (%s) in %s", verb, plural(s.Rows, "row"), bytesText(s.Bytes), shortDuration(took))
-	if s.Rows > 0 {
-		fmt.Fprintf(&b, ", %s rows/s", shortNumber(s.RowsPerSecond))
-	}
+	s.headline(&b)
 	if s.PeakMemory > 0 {
 		fmt.Fprintf(&b, ", peak memory %s", bytesText(s.PeakMemory))
 	}
@@ -125,6 +147,9 @@ func (s summary) text() string {
 	if s.Resumed {
 		b.WriteString("went on where the last run ended\n")
 	}
+	if s.State == "stopped" {
+		fmt.Fprintf(&b, "the same command goes on from here; leat status %s shows how far it is\n", s.Pipeline)
+	}
 	if s.SetAside > 0 {
 		fmt.Fprintf(&b, "set aside: %s, in %s\n", plural(s.SetAside, "row"), s.RejectsFile)
 	}
@@ -132,6 +157,22 @@ func (s summary) text() string {
 		fmt.Fprintf(&b, "guarantee: %s\n", s.Guarantee)
 	}
 	return b.String()
+}
+
+// headline begins the line that says how a run ended, how much it was and how long it took.
+func (s summary) headline(b *strings.Builder) {
+	took := shortDuration(time.Duration(s.Seconds * float64(time.Second)))
+	if s.followed {
+		verb := map[string]string{"done": "came to the end of the changes", "failed": "failed"}[s.State]
+		fmt.Fprintf(b, "%s after %s: %s copied, %s followed (%s)", cmp.Or(verb, s.State), took, plural(s.Snapshot, "row"),
+			plural(s.Changes, "change"), bytesText(s.Bytes))
+		return
+	}
+	verb := map[string]string{"done": "copied", "interrupted": "interrupted after", "failed": "failed after"}[s.State]
+	fmt.Fprintf(b, "%s %s (%s) in %s", verb, plural(s.Rows, "row"), bytesText(s.Bytes), took)
+	if s.Rows > 0 {
+		fmt.Fprintf(b, ", %s rows/s", shortNumber(s.RowsPerSecond))
+	}
 }
 
 // text says of a sink what the first line does not.
@@ -166,8 +207,12 @@ func (s summary) log(log *slog.Logger) {
 		slog.Int64("peak_memory_bytes", s.PeakMemory), slog.Int64("set_aside", s.SetAside), slog.String("guarantee", s.Guarantee),
 		slog.Bool("resumed", s.Resumed),
 	}
+	if s.followed {
+		attrs = append(attrs, slog.Int64("snapshot_rows", s.Snapshot), slog.Int64("changes", s.Changes),
+			slog.String("position", string(s.Position)))
+	}
 	if s.RejectsFile != "" {
 		attrs = append(attrs, slog.String("rejects_file", s.RejectsFile))
 	}
-	log.Info(s.State, attrs...) //nolint:sloglint // one of three constants
+	log.Info(s.State, attrs...) //nolint:sloglint // one of four constants
 }
