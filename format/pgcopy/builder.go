@@ -11,7 +11,7 @@ import (
 
 // Builder collects the values of one column, as the server sends them, one by one: in binary or in text, in any mixture, with the same
 // result. Values are decoded straight into the buffers that Arrow takes over. It is not safe for concurrent use.
-type Builder struct{ c *column }
+type Builder struct{ c column }
 
 // NewBuilder makes a builder for values of wire type t as values of dt; it is an error where there is no exact way. With checkUTF8 text
 // that is not valid UTF-8 is refused: for servers that don't vouch for it.
@@ -20,7 +20,7 @@ func NewBuilder(t Type, dt arrow.DataType, checkUTF8 bool) (*Builder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Builder{c: c}, nil
+	return &Builder{c: *c}, nil
 }
 
 // Append adds a value in the form that the send function of the server's type makes. After an error nothing is added; see Refused. v is

@@ -287,8 +287,8 @@ func (c *column) value(v []byte) (err error) { //nolint:cyclop // a case for eac
 		}
 		return c.raw(v[1:])
 	case opDecimal:
-		x, err := decodeDecimal(v, c.scale)
-		if err != nil {
+		var x limbs
+		if err := decodeDecimal(&x, v, c.scale); err != nil {
 			return err
 		}
 		return c.decimal(&x)

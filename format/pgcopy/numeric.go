@@ -51,26 +51,23 @@ func splitNumeric(v []byte) (p numericParts, ok bool) {
 	return p, len(p.digits) == 2*int(binary.BigEndian.Uint16(v)) && p.scale <= maxNumericTail
 }
 
-// decodeDecimal reads a numeric as an unscaled two's complement number of the given scale, least significant word first.
-func decodeDecimal(v []byte, scale int) (x limbs, err error) {
+// decodeDecimal sets x, which is zero, to a numeric as an unscaled two's complement number of the given scale.
+func decodeDecimal(x *limbs, v []byte, scale int) (err error) {
 	p, ok := splitNumeric(v)
 	switch {
 	case !ok:
-		return x, errMalformed
+		return errMalformed
 	case p.sign != numericPositive && p.sign != numericNegative:
-		return x, errNotFinite
+		return errNotFinite
 	case (p.weight+1)*numericDigits+scale <= 19 && p.weight < 5:
 		x[0], err = smallDecimal(p.digits, p.weight, scale)
 	default:
-		x, err = bigDecimal(p.digits, numericDigits*(p.weight-len(p.digits)/2+1)+scale)
+		err = bigDecimal(x, p.digits, numericDigits*(p.weight-len(p.digits)/2+1)+scale)
 	}
-	if err != nil {
-		return x, err
-	}
-	if p.sign == numericNegative {
+	if err == nil && p.sign == numericNegative {
 		x.negate()
 	}
-	return x, nil
+	return err
 }
 
 // smallDecimal is decodeDecimal where the result fits one word.
@@ -94,34 +91,34 @@ func smallDecimal(digits []byte, weight, scale int) (uint64, error) {
 	return x, nil
 }
 
-// bigDecimal returns the digits as a number times 10^exponent.
-func bigDecimal(digits []byte, exponent int) (x limbs, err error) {
+// bigDecimal sets x, which is zero, to the digits as a number times 10^exponent.
+func bigDecimal(x *limbs, digits []byte, exponent int) error {
 	var over uint64
 	for i := 0; i < len(digits); i += 2 {
 		d := uint64(binary.BigEndian.Uint16(digits[i:]))
 		if d >= numericBase {
-			return x, errMalformed
+			return errMalformed
 		}
 		over |= x.mulAdd(numericBase, d)
 	}
 	if x.zero() {
-		return x, nil
+		return nil
 	}
 	if exponent > 100 {
-		return x, errDecimalFits
+		return errDecimalFits
 	}
 	for ; exponent > 0 && over == 0; exponent -= min(exponent, 18) {
 		over = x.mulAdd(pow10Table[min(exponent, 18)], 0)
 	}
 	for ; exponent < 0; exponent += min(-exponent, numericDigits) {
 		if x.div(pow10Table[min(-exponent, numericDigits)]) != 0 {
-			return x, errDecimalFits
+			return errDecimalFits
 		}
 	}
 	if over != 0 {
-		return x, errDecimalFits
+		return errDecimalFits
 	}
-	return x, nil
+	return nil
 }
 
 // appendNumericText appends a numeric as the server prints it.

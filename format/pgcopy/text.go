@@ -53,8 +53,8 @@ func (c *column) text(v []byte) error { //nolint:cyclop // a case for each type;
 		}
 		return c.intText(v)
 	case opDecimal:
-		x, err := parseDecimal(v, c.scale)
-		if err != nil {
+		var x limbs
+		if err := parseDecimal(&x, v, c.scale); err != nil {
 			return err
 		}
 		return c.decimal(&x)
@@ -252,14 +252,14 @@ func isNumericText(v []byte) bool {
 	return point > 0 && point != len(v)-1 && (v[0] != '0' || point == 1)
 }
 
-// parseDecimal reads what numeric_out makes as decodeDecimal reads what numeric_send makes.
-func parseDecimal(v []byte, scale int) (x limbs, err error) {
+// parseDecimal is decodeDecimal for what numeric_out makes.
+func parseDecimal(x *limbs, v []byte, scale int) error {
 	switch string(v) {
 	case textNaN, textInfinity, textNegInfinity:
-		return x, errNotFinite
+		return errNotFinite
 	}
 	if !isNumericText(v) {
-		return x, textError(v, "numbers")
+		return textError(v, "numbers")
 	}
 	negative := v[0] == '-'
 	if negative {
@@ -273,7 +273,7 @@ func parseDecimal(v []byte, scale int) (x limbs, err error) {
 			left = scale
 			continue
 		case left == 0 && d != '0':
-			return x, errDecimalFits
+			return errDecimalFits
 		case left == 0:
 			continue
 		case left > 0:
@@ -293,12 +293,12 @@ func parseDecimal(v []byte, scale int) (x limbs, err error) {
 		over |= x.mulAdd(pow10Table[min(left, 18)], 0)
 	}
 	if over != 0 {
-		return x, errDecimalFits
+		return errDecimalFits
 	}
 	if negative {
 		x.negate()
 	}
-	return x, nil
+	return nil
 }
 
 // parseInterval reads what interval_out makes with IntervalStyle = postgres: 1 year 2 mons -3 days +04:05:06.7. Infinite ones are the

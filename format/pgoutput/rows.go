@@ -45,12 +45,13 @@ var (
 type Rows struct {
 	schema *record.Schema
 	cols   []RowColumn
-	o      Options
+	slots  []slot // of each of cols
 	isKey  []bool // by column of the schema
 
 	now, before image // before is as long as its last row that is not null
 
 	rows      int
+	lastRows  int // of the batch before
 	changes   int
 	size      int64
 	ops       []record.Op // nil: all Insert so far
@@ -60,6 +61,12 @@ type Rows struct {
 	rejects   []record.Reject
 }
 
+// slot is what of a RowColumn is asked for each value.
+type slot struct {
+	target int32
+	binary bool
+}
+
 // image is one side of the changes.
 type image []*pgcopy.Builder
 
@@ -67,7 +74,10 @@ type image []*pgcopy.Builder
 // the schema must have exactly one source. It is an error where a wire type has no exact way into its column.
 func NewRows(schema *record.Schema, columns []RowColumn, o Options) (*Rows, error) {
 	n := schema.Columns.NumFields()
-	r := &Rows{schema: schema, cols: columns, o: o, isKey: make([]bool, n), unchanged: make([][]uint64, n)}
+	r := &Rows{schema: schema, cols: columns, slots: make([]slot, len(columns)), isKey: make([]bool, n), unchanged: make([][]uint64, n)}
+	for i, c := range columns {
+		r.slots[i] = slot{target: int32(c.Target), binary: c.Binary}
+	}
 	for _, k := range schema.Key {
 		r.isKey[k] = true
 	}
@@ -141,20 +151,17 @@ func (r *Rows) add(op record.Op, oldKind byte, old, row Tuple) error {
 	case oldKind != 0:
 		now.fill = old
 	}
-	err := r.put(r.now, now)
+	err := r.put(r.now, &now)
 	if err == nil && op == record.Update && oldKind != 0 {
 		r.pad()
-		if err = r.put(r.before, part{row: old, before: true, identity: oldKind == 'K'}); err != nil {
+		if err = r.put(r.before, &part{row: old, before: true, identity: oldKind == 'K'}); err != nil {
 			r.pop(r.now, len(r.cols))
 		}
 		r.hasOld = r.hasOld || err == nil
 	}
-	if refused, ok := errors.AsType[*refusal](err); ok {
-		err = r.reject(now, refused)
-	} else if err == nil {
+	if err == nil {
 		r.keep(op)
-	}
-	if err != nil {
+	} else if err = r.reject(now, err); err != nil {
 		return fmt.Errorf("dataset %s: %w", r.schema.Dataset, err)
 	}
 	r.changes++
@@ -182,45 +189,54 @@ type refusal struct {
 func (e *refusal) Error() string { return e.why.Error() }
 
 // put adds a row to an image, wholly or not at all.
-func (r *Rows) put(im image, p part) error {
-	row, fill := cursor(p.row.data), cursor(p.fill.data)
-	for j := range r.cols {
+func (r *Rows) put(im image, p *part) error {
+	row, fill, filled := cursor(p.row.data), cursor(p.fill.data), 0
+	for j, c := range r.slots {
 		kind, v := row.next()
-		if len(fill) > 0 {
-			if k, sent := fill.next(); kind == kindUnchanged && sent != nil {
+		if kind == kindUnchanged && len(p.fill.data) > 0 {
+			for ; filled < j; filled++ {
+				fill.next()
+			}
+			if k, sent := fill.next(); sent != nil {
 				kind, v = k, sent
 			}
+			filled++
 		}
-		c := &r.cols[j]
-		if c.Target < 0 {
+		if c.target < 0 {
 			continue
 		}
 		var err error
 		switch {
-		case kind == kindBinary && c.Binary:
-			err = im[c.Target].Append(v)
+		case kind == kindBinary && c.binary:
+			err = im[c.target].Append(v)
 		case kind == kindText:
-			err = im[c.Target].AppendText(v)
+			err = im[c.target].AppendText(v)
 		case kind == kindBinary:
 			err = ErrBinary
 		default:
-			err = r.absent(im, c.Target, kind, &p)
+			err = r.absent(im, int(c.target), kind, p)
 		}
-		if err == nil {
-			continue
+		if err != nil {
+			if err = r.refuse(im, int(c.target), err, p); err != nil {
+				r.pop(im, j)
+				return err
+			}
 		}
-		if refused := pgcopy.Refused(err); refused && p.before && len(r.schema.Key) > 0 && !r.isKey[c.Target] {
-			im[c.Target].AppendNull()
-			continue
-		} else if refused {
-			err = &refusal{target: c.Target, part: p, why: err}
-		} else {
-			err = fmt.Errorf("column %q: %w", r.schema.Columns.Field(c.Target).Name, err)
-		}
-		r.pop(im, j)
-		return err
 	}
 	return nil
+}
+
+// refuse leaves out a value that may be left out, and otherwise says what is wrong.
+func (r *Rows) refuse(im image, target int, err error, p *part) error {
+	switch {
+	case !pgcopy.Refused(err):
+		return fmt.Errorf("column %q: %w", r.schema.Columns.Field(target).Name, err)
+	case p.before && len(r.schema.Key) > 0 && !r.isKey[target]:
+		im[target].AppendNull()
+		return nil
+	default:
+		return &refusal{target: target, part: *p, why: err}
+	}
 }
 
 // absent adds a null for a value that is null, or that was not sent.
@@ -238,9 +254,9 @@ func (r *Rows) absent(im image, target int, kind byte, p *part) error {
 
 // pop takes back the values of the first n columns of the relation.
 func (r *Rows) pop(im image, n int) {
-	for _, c := range r.cols[:n] {
-		if c.Target >= 0 {
-			im[c.Target].Pop()
+	for _, c := range r.slots[:n] {
+		if c.target >= 0 {
+			im[c.target].Pop()
 		}
 	}
 }
@@ -257,7 +273,7 @@ func (r *Rows) pad() {
 // keep counts the row that was put.
 func (r *Rows) keep(op record.Op) {
 	if r.ops == nil && op != record.Insert {
-		r.ops = make([]record.Op, r.rows, r.rows+1)
+		r.ops = make([]record.Op, r.rows, max(r.rows+1, r.lastRows))
 	}
 	if r.ops != nil {
 		r.ops = append(r.ops, op)
@@ -277,8 +293,12 @@ func widen(bits []uint64, rows int) []uint64 {
 	return bits
 }
 
-// reject sets a change aside. It is shown as the row after it; for a delete, as what is left of the row.
-func (r *Rows) reject(now part, refused *refusal) error {
+// reject sets a change aside where why is a refusal. It is shown as the row after it; for a delete, as what is left of the row.
+func (r *Rows) reject(now part, why error) error {
+	refused, ok := errors.AsType[*refusal](why)
+	if !ok {
+		return why
+	}
 	b, err := r.show(now)
 	if err != nil {
 		return err
@@ -308,20 +328,21 @@ func (r *Rows) show(p part) (*record.Batch, error) {
 	}
 	var unsent []int
 	p.unsent = &unsent
-	if err := r.put(im, p); err != nil {
+	if err := r.put(im, &p); err != nil {
 		return nil, err
 	}
 	schema := &record.Schema{Dataset: r.schema.Dataset}
 	var sent []arrow.Field
 	var cols []arrow.Array
+	at := make([]int, len(fields))
 	for i, f := range fields {
-		if slices.Contains(unsent, i) {
-			continue
+		at[i] = len(sent)
+		if !slices.Contains(unsent, i) {
+			sent, cols = append(sent, f), append(cols, im[i].Take())
 		}
-		if r.isKey[i] {
-			schema.Key = append(schema.Key, len(sent))
-		}
-		sent, cols = append(sent, f), append(cols, im[i].Take())
+	}
+	for _, k := range r.schema.Key {
+		schema.Key = append(schema.Key, at[k]) // put refuses rows whose key was not sent
 	}
 	schema.Columns = arrow.NewSchema(sent, nil)
 	return &record.Batch{Schema: schema, Rows: array.NewRecordBatch(schema.Columns, cols, 1)}, nil
@@ -340,6 +361,11 @@ func (r *Rows) Take() *record.Batch {
 		r.pad()
 		b.Old = r.before.take(r.schema, r.rows)
 	}
+	for _, old := range r.before { // nulls before a row that was set aside
+		for old.Len() > 0 {
+			old.Pop()
+		}
+	}
 	for c, bits := range r.unchanged {
 		if bits == nil {
 			continue
@@ -349,7 +375,7 @@ func (r *Rows) Take() *record.Batch {
 		}
 		b.Unchanged[c], r.unchanged[c] = widen(bits, r.rows), nil
 	}
-	r.rows, r.changes, r.size = 0, 0, 0
+	r.lastRows, r.rows, r.changes, r.size = r.rows, 0, 0, 0
 	r.ops, r.rejects, r.hasOld = nil, nil, false
 	return b
 }

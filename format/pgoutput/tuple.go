@@ -42,9 +42,9 @@ func (c *cursor) next() (kind byte, value []byte) {
 		*c = p[1:]
 		return kind, nil
 	}
-	size := int(binary.BigEndian.Uint32(p[1:]))
-	*c = p[5+size:]
-	return kind, p[5 : 5+size]
+	end := 5 + int(binary.BigEndian.Uint32(p[1:]))
+	*c = p[end:]
+	return kind, p[5:end]
 }
 
 // Change is an insert, update or delete: see Insert, Update, Delete for the meaning of the fields.
@@ -133,20 +133,19 @@ func parseTuple(p []byte) (t Tuple, rest []byte, err error) {
 		if at >= len(p) {
 			return t, nil, errShort
 		}
-		switch p[at] {
-		case kindNull, kindUnchanged:
-			at++
-		case kindText, kindBinary:
-			if len(p)-at < 5 {
+		kind := p[at]
+		at++
+		if kind == kindText || kind == kindBinary {
+			if len(p)-at < 4 {
 				return t, nil, errShort
 			}
-			size := uint64(binary.BigEndian.Uint32(p[at+1:]))
-			if size > uint64(len(p)-at-5) {
+			size := uint64(binary.BigEndian.Uint32(p[at:]))
+			if at += 4; size > uint64(len(p)-at) {
 				return t, nil, errShort
 			}
-			at += 5 + int(size)
-		default:
-			return t, nil, fmt.Errorf("a value of the unknown kind %q", p[at])
+			at += int(size)
+		} else if kind != kindNull && kind != kindUnchanged {
+			return t, nil, fmt.Errorf("a value of the unknown kind %q", kind)
 		}
 	}
 	t.data = p[:at:at]
