@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/internal/engine"
 	"github.com/leatdata/leat/state"
 )
 
@@ -106,7 +107,7 @@ func stands(r state.Record) string {
 	case r.Progress.Run == "":
 		return standsBeginning
 	}
-	if phases, err := savedPhases(r.Progress.Ledger); err == nil && len(phases) > 0 {
+	if followed, err := engine.Backfills(r.Progress.Ledger); err == nil && len(followed) > 0 {
 		return standsFollowing
 	}
 	return "in the middle"

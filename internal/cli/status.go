@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -183,12 +182,19 @@ func (s *session) askLag(ctx context.Context, p *config.Pipeline, st *pipelineSt
 	switch {
 	case err != nil:
 		st.Problems = append(st.Problems, "asking the source: "+s.redact.text(err.Error()))
-	case lag != nil && lagKnown(*lag):
-		st.Lag = &statusLag{Bytes: known(lag.Bytes), Retained: known(lag.Retained), lag: *lag}
-		if lag.Age >= 0 {
-			seconds := lag.Age.Seconds()
-			st.Lag.Seconds = &seconds
-		}
+	case lag != nil:
+		st.setLag(*lag)
+	}
+}
+
+func (st *pipelineStatus) setLag(lag connector.Lag) {
+	if !lagKnown(lag) {
+		return
+	}
+	st.Lag = &statusLag{Bytes: known(lag.Bytes), Retained: known(lag.Retained), lag: lag}
+	if lag.Age >= 0 {
+		seconds := lag.Age.Seconds()
+		st.Lag.Seconds = &seconds
 	}
 }
 
@@ -288,10 +294,4 @@ func (s *session) printStatus(st *pipelineStatus) error {
 		b.WriteString("not ok: " + p + "\n")
 	}
 	return s.print("%s", s.redact.text(b.String()))
-}
-
-func sortPhases(list []statusDataset) {
-	slices.SortFunc(list, func(a, b statusDataset) int {
-		return cmp.Or(cmp.Compare(a.Dataset, b.Dataset), cmp.Compare(a.Sink, b.Sink))
-	})
 }
