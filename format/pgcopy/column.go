@@ -51,9 +51,9 @@ var (
 type column struct {
 	op    op
 	dt    arrow.DataType
-	width int // bytes in fix per value; 0: bits, or none
-	words int // opDecimal
-	scale int // opDecimal
+	width int   // bytes in fix per value; 0: bits, or none
+	scale int   // opDecimal
+	limit limbs // opDecimal: ten to the power of the precision
 	inf   bool
 	zoned bool
 	float bool // opSwap4, opSwap8
@@ -83,13 +83,16 @@ func newColumn(t Type, dt arrow.DataType, utf8Checked bool) (*column, error) {
 	case 0:
 		return nil, unsupported(t, rt)
 	case opDecimal:
-		c.words = 2
+		c.width = 16
 		if _, wide := dt.(*arrow.Decimal256Type); wide {
-			c.words = 4
+			c.width = 32
 		}
-		c.width = 8 * c.words
-		if c.scale < 0 {
+		if c.scale < 0 || rt.Precision < 1 || rt.Precision > 76 {
 			return nil, unsupported(t, rt)
+		}
+		c.limit[0] = 1
+		for range rt.Precision {
+			c.limit.mulAdd(10, 0)
 		}
 	case opArray:
 		if t.Elem == nil {
@@ -288,10 +291,11 @@ func (c *column) value(v []byte) (err error) { //nolint:cyclop // a case for eac
 		return c.raw(v[1:])
 	case opDecimal:
 		var x limbs
-		if err := decodeDecimal(&x, v, c.scale); err != nil {
+		negative, err := decodeDecimal(&x, v, c.scale)
+		if err != nil {
 			return err
 		}
-		return c.decimal(&x)
+		return c.decimal(&x, negative)
 	case opTimestamp:
 		if len(v) != 8 {
 			return errMalformed
@@ -331,15 +335,17 @@ func (c *column) raw(v []byte) error {
 	return nil
 }
 
-func (c *column) decimal(x *limbs) error {
-	sign := uint64(int64(x[c.words-1]) >> 63)
-	for _, w := range x[c.words:] {
-		if w != sign {
-			return errDecimalFits
-		}
+// decimal takes an unscaled number and its sign.
+func (c *column) decimal(x *limbs, negative bool) error {
+	if !x.less(&c.limit) {
+		return errDecimalFits
 	}
-	for _, w := range x[:c.words] {
-		c.fix = binary.LittleEndian.AppendUint64(c.fix, w)
+	if negative {
+		x.negate()
+	}
+	c.fix = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(c.fix, x[0]), x[1])
+	if c.width > 16 {
+		c.fix = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(c.fix, x[2]), x[3])
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ const (
 	epochDays   = 10_957              // from 1970-01-01 to 2000-01-01
 	epochMicros = 946_684_800_000_000 // the same
 	dayMicros   = 86_400_000_000
-	maxDims     = 6                   // of an array, as the server has it
+	maxDims     = 6 // of an array, as the server has it
 	nullLength  = 0xFFFFFFFF
 )
 

@@ -34,6 +34,16 @@ func (x *limbs) negate() {
 	}
 }
 
+// less reports whether x is below y.
+func (x *limbs) less(y *limbs) bool {
+	for i := len(x) - 1; i > 0; i-- {
+		if x[i] != y[i] {
+			return x[i] < y[i]
+		}
+	}
+	return x[0] < y[0]
+}
+
 func (x *limbs) zero() bool { return x[0]|x[1]|x[2]|x[3]|x[4] == 0 }
 
 var pow10Table = [...]uint64{ //nolint:gochecknoglobals // a constant table of the hot path

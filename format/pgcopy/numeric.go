@@ -51,23 +51,20 @@ func splitNumeric(v []byte) (p numericParts, ok bool) {
 	return p, len(p.digits) == 2*int(binary.BigEndian.Uint16(v)) && p.scale <= maxNumericTail
 }
 
-// decodeDecimal sets x, which is zero, to a numeric as an unscaled two's complement number of the given scale.
-func decodeDecimal(x *limbs, v []byte, scale int) (err error) {
+// decodeDecimal sets x, which is zero, to a numeric as an unscaled number of the given scale, without its sign.
+func decodeDecimal(x *limbs, v []byte, scale int) (negative bool, err error) {
 	p, ok := splitNumeric(v)
 	switch {
 	case !ok:
-		return errMalformed
+		return false, errMalformed
 	case p.sign != numericPositive && p.sign != numericNegative:
-		return errNotFinite
+		return false, errNotFinite
 	case (p.weight+1)*numericDigits+scale <= 19 && p.weight < 5:
 		x[0], err = smallDecimal(p.digits, p.weight, scale)
 	default:
 		err = bigDecimal(x, p.digits, numericDigits*(p.weight-len(p.digits)/2+1)+scale)
 	}
-	if err == nil && p.sign == numericNegative {
-		x.negate()
-	}
-	return err
+	return p.sign == numericNegative, err
 }
 
 // smallDecimal is decodeDecimal where the result fits one word.

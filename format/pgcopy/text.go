@@ -54,10 +54,11 @@ func (c *column) text(v []byte) error { //nolint:cyclop // a case for each type;
 		return c.intText(v)
 	case opDecimal:
 		var x limbs
-		if err := parseDecimal(&x, v, c.scale); err != nil {
+		negative, err := parseDecimal(&x, v, c.scale)
+		if err != nil {
 			return err
 		}
-		return c.decimal(&x)
+		return c.decimal(&x, negative)
 	case opTimestamp, opTimestampText:
 		t, ok := parseTimestamp(v, c.zoned)
 		switch {
@@ -253,15 +254,15 @@ func isNumericText(v []byte) bool {
 }
 
 // parseDecimal is decodeDecimal for what numeric_out makes.
-func parseDecimal(x *limbs, v []byte, scale int) error {
+func parseDecimal(x *limbs, v []byte, scale int) (negative bool, err error) {
 	switch string(v) {
 	case textNaN, textInfinity, textNegInfinity:
-		return errNotFinite
+		return false, errNotFinite
 	}
 	if !isNumericText(v) {
-		return textError(v, "numbers")
+		return false, textError(v, "numbers")
 	}
-	negative := v[0] == '-'
+	negative = v[0] == '-'
 	if negative {
 		v = v[1:]
 	}
@@ -273,7 +274,7 @@ func parseDecimal(x *limbs, v []byte, scale int) error {
 			left = scale
 			continue
 		case left == 0 && d != '0':
-			return errDecimalFits
+			return false, errDecimalFits
 		case left == 0:
 			continue
 		case left > 0:
@@ -293,12 +294,9 @@ func parseDecimal(x *limbs, v []byte, scale int) error {
 		over |= x.mulAdd(pow10Table[min(left, 18)], 0)
 	}
 	if over != 0 {
-		return errDecimalFits
+		return false, errDecimalFits
 	}
-	if negative {
-		x.negate()
-	}
-	return nil
+	return negative, nil
 }
 
 // parseInterval reads what interval_out makes with IntervalStyle = postgres: 1 year 2 mons -3 days +04:05:06.7. Infinite ones are the

@@ -4,6 +4,9 @@ import "time"
 
 // Message is one message of the stream: one of the types of this file, as a value.
 //
+// The XID of what comes between StreamStart and StreamStop, of which Parse is told, is that of the transaction or subtransaction that
+// did it: what StreamAbort takes back by its SubXID. Elsewhere it is 0.
+//
 //sumtype:decl
 type Message interface{ message() }
 
@@ -29,7 +32,7 @@ type Origin struct {
 
 // Relation describes a table; it comes before the first change of the table, and again after the table changed.
 type Relation struct {
-	XID       uint32 // within a stream block, else 0
+	XID       uint32
 	ID        uint32 // the OID
 	Namespace string
 	Name      string
