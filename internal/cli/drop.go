@@ -56,7 +56,7 @@ With SRC in place of a file, --name says which pipeline; it may be left out wher
 
 // retired is the pipeline to drop, of a file or of what was typed.
 func (s *session) retired(ctx context.Context, store state.Store, arg string, f dropFlags) (*config.Pipeline, error) {
-	if isPipelineFile(arg) {
+	if s.isPipelineFile(arg) {
 		if f.name != "" || len(f.sourceOpt) > 0 {
 			return nil, usagef("--name and --source-opt are for SRC: the pipeline file has its own")
 		}
@@ -90,11 +90,14 @@ func (s *session) retired(ctx context.Context, store state.Store, arg string, f 
 	return p, err
 }
 
-// isPipelineFile reports whether an argument is a pipeline file, and no source.
-func isPipelineFile(arg string) bool {
+// isPipelineFile reports whether an argument is a pipeline file, and nothing else that has a place.
+func (s *session) isPipelineFile(arg string) bool {
 	lower := strings.ToLower(arg)
 	if strings.HasSuffix(lower, ".yaml") || strings.HasSuffix(lower, ".yml") {
 		return true
+	}
+	if _, err := s.Registry.Resolve(arg); err == nil {
+		return false
 	}
 	info, err := os.Stat(arg)
 	return err == nil && info.Mode().IsRegular()

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -139,7 +138,7 @@ func (s *session) status(ctx context.Context, arg string, f statusFlags) (*pipel
 
 // named finds the pipeline that an argument names: a file, or the name of a pipeline, whose source is known only if it is given.
 func (s *session) named(arg, source string, opts []string) (*config.Pipeline, error) {
-	if _, err := os.Stat(arg); err == nil || state.ValidateName(arg) != nil {
+	if s.isPipelineFile(arg) || state.ValidateName(arg) != nil {
 		if source != "" {
 			return nil, usagef("--source: the pipeline file says what the source is")
 		}
