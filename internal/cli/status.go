@@ -83,6 +83,7 @@ type pipelineStatus struct {
 	Rows     int64           `json:"rows"`
 	SetAside int64           `json:"set_aside"`
 	Lag      *statusLag      `json:"lag,omitempty"`
+	Kept     []string        `json:"kept,omitempty"` // what the source keeps for the pipeline
 	Datasets []statusDataset `json:"datasets"`
 }
 
@@ -114,7 +115,7 @@ func (s *session) status(ctx context.Context, arg string, f statusFlags) (*pipel
 	err = s.withStore(ctx, func(ctx context.Context, store state.Store) error {
 		rec, _, err := store.Load(ctx, p.Name)
 		switch {
-		case errors.Is(err, state.ErrNotFound) && p.Source.Config != nil:
+		case errors.Is(err, state.ErrNotFound) && p.Source.Config != nil && f.source == "":
 			st.Stands = "never ran"
 			st.Problems = append(st.Problems, "it never ran with this state folder")
 			return nil
@@ -130,7 +131,7 @@ func (s *session) status(ctx context.Context, arg string, f statusFlags) (*pipel
 		return nil, err
 	}
 	if p.Source.Config != nil && follows(p) {
-		s.askLag(ctx, p, st)
+		s.ask(ctx, p, st)
 	}
 	st.judge(f.staleAfter)
 	return st, nil
@@ -175,15 +176,43 @@ func (st *pipelineStatus) fill(rec state.Record, now time.Time) error {
 	return err
 }
 
-// askLag asks the source how far the pipeline is behind. That it can't say is a problem to report, and no error.
-func (s *session) askLag(ctx context.Context, p *config.Pipeline, st *pipelineStatus) {
-	lag, err := s.lag(ctx, p)
-	switch {
-	case err != nil:
+// ask asks the source how far the pipeline is behind, and what is kept for it. That it can't say is a problem to report, and no error.
+func (s *session) ask(ctx context.Context, p *config.Pipeline, st *pipelineStatus) {
+	if err := s.askSource(ctx, p, st); err != nil {
 		st.Problems = append(st.Problems, "asking the source: "+s.redact.text(err.Error()))
-	case lag != nil:
-		st.setLag(*lag)
 	}
+}
+
+func (s *session) askSource(ctx context.Context, p *config.Pipeline, st *pipelineStatus) (err error) {
+	log, err := s.logger(s.Stderr)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lagTimeout)
+	defer cancel()
+	ctx, l, err := s.open(ctx, p.Name, p.Source.Config, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = join(err, l.close(ctx)) }()
+	if r, ok := connector.As[connector.LagReporter](l.src); ok {
+		lag, err := r.Lag(ctx)
+		if err != nil {
+			return err
+		}
+		st.setLag(lag)
+	}
+	d, ok := connector.As[connector.Dropper](l.src)
+	if !ok {
+		return nil
+	}
+	if st.Kept, err = d.Describe(ctx); err != nil {
+		return err
+	}
+	if len(st.Kept) == 0 && len(st.Position) > 0 && st.Stands == standsFollowing {
+		st.Problems = append(st.Problems, "the source keeps nothing for it any more, and so it can't go on: leat sync --restart copies anew")
+	}
+	return nil
 }
 
 func (st *pipelineStatus) setLag(lag connector.Lag) {
@@ -270,6 +299,9 @@ func (s *session) printStatus(st *pipelineStatus) error {
 	}
 	if st.Lag != nil {
 		line("lag", "%s", strings.Join(lagTexts(st.Lag.lag), "; "))
+	}
+	for _, k := range st.Kept {
+		line("kept", "%s", k)
 	}
 	if len(st.Datasets) > 0 {
 		t := newTable()
