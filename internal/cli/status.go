@@ -210,7 +210,7 @@ func (s *session) askSource(ctx context.Context, p *config.Pipeline, st *pipelin
 		return err
 	}
 	if len(st.Kept) == 0 && len(st.Position) > 0 && st.Stands == standsFollowing {
-		st.Problems = append(st.Problems, "the source keeps nothing for it any more, and so it can't go on: leat sync --restart copies anew")
+		st.Problems = append(st.Problems, "the source keeps nothing for it any more, so it can't go on: --restart copies anew")
 	}
 	return nil
 }
@@ -224,26 +224,6 @@ func (st *pipelineStatus) setLag(lag connector.Lag) {
 		seconds := lag.Age.Seconds()
 		st.Lag.Seconds = &seconds
 	}
-}
-
-func (s *session) lag(ctx context.Context, p *config.Pipeline) (found *connector.Lag, err error) {
-	log, err := s.logger(s.Stderr)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, lagTimeout)
-	defer cancel()
-	ctx, l, err := s.open(ctx, p.Name, p.Source.Config, log)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = join(err, l.close(ctx)) }()
-	r, ok := connector.As[connector.LagReporter](l.src)
-	if !ok {
-		return nil, nil
-	}
-	lag, err := r.Lag(ctx)
-	return &lag, err
 }
 
 // judge says what is not well.
