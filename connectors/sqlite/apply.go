@@ -4,13 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"zombiezen.com/go/sqlite"
 
 	"github.com/leatdata/leat/connector"
-	"github.com/leatdata/leat/connector/sqlgen"
 	"github.com/leatdata/leat/record"
 )
 
@@ -20,12 +18,8 @@ type writer struct {
 	t     *target
 	b     *record.Batch
 	rows  []binder // by column of the batch
-	old   []binder // of the key, from the image before; nil: no such image
-	given []int    // columns that are written
-
-	plain    string // INSERT
-	onto     string // INSERT … ON CONFLICT
-	deletion string // DELETE by key
+	old   []binder // likewise, from the images before; nil: there are none
+	found *found   // rows of a dataset without a key; nil: they are searched one by one
 }
 
 // rowError is the refusal of one row: others go on.
@@ -47,26 +41,19 @@ func (s *sink) apply(t *target, b *record.Batch) error {
 	}
 	var refused []connector.RowError
 	if b.NumRows() > 0 {
-		w := newWriter(s.db, t, b)
-		for _, i := range w.sequence() {
-			err := w.row(i)
-			var re *rowError
-			switch {
-			case err == nil:
-			case errors.As(err, &re):
-				refused = append(refused, connector.RowError{Index: i, Reject: record.Reject{
-					Dataset: b.Schema.Dataset, Key: b.KeyJSON(i), Column: re.column, Value: re.value, Class: "refused_by_sink",
-					Message: shorten(re.Error()), Raw: b.RowJSON(i),
-				}})
-			default:
-				return err
-			}
-		}
-	}
-	if !b.Position.Zero() {
-		if err := t.placeAll(s.db); err != nil {
+		w, err := newWriter(s.db, t, b)
+		if err != nil {
 			return err
 		}
+		if refused, err = w.all(); err != nil {
+			return err
+		}
+	}
+	if !b.Position.Zero() { // transactions are complete
+		if err := t.settle(s.db); err != nil {
+			return err
+		}
+		t.txn = record.Position{}
 	}
 	if len(refused) > 0 {
 		slices.SortFunc(refused, func(a, b connector.RowError) int { return a.Index - b.Index })
@@ -75,137 +62,150 @@ func (s *sink) apply(t *target, b *record.Batch) error {
 	return nil
 }
 
-func newWriter(d *db, t *target, b *record.Batch) *writer {
+func newWriter(d *db, t *target, b *record.Batch) (*writer, error) {
 	w := &writer{db: d, t: t, b: b, rows: make([]binder, len(t.cols))}
-	for c, col := range t.cols {
-		if col.skip {
-			continue
-		}
-		w.rows[c] = newBinder(b.Rows.Column(c), col.how)
-		w.given = append(w.given, c)
-	}
-	w.plain = t.insertSQL(w.given, "")
-	if len(t.key) > 0 {
-		w.onto = t.insertSQL(w.given, t.onConflict(w.given))
-		w.deletion = "DELETE FROM " + ident(t.physical) + " WHERE " + sqlgen.Equals(t.keyNames())
+	for _, c := range t.given {
+		w.rows[c] = newBinder(b.Rows.Column(c), t.cols[c].how)
 	}
 	if b.Old != nil {
 		w.old = make([]binder, len(t.cols))
-		for _, k := range t.key {
-			w.old[k] = newBinder(b.Old.Column(k), t.cols[k].how)
+		for _, c := range t.given {
+			w.old[c] = newBinder(b.Old.Column(c), t.cols[c].how)
 		}
 	}
-	return w
+	return w, w.lookAhead()
+}
+
+// all applies every row, and returns those that were refused.
+func (w *writer) all() ([]connector.RowError, error) {
+	var refused []connector.RowError
+	run, end := -1, 0 // the transaction of the row, and the number of the row behind it
+	for n, i := range w.sequence() {
+		for n >= end && run+1 < len(w.b.Txns) {
+			run++
+			end += w.b.Txns[run].Rows
+			if err := w.t.enter(w.db, w.b.Txns[run]); err != nil {
+				return nil, err
+			}
+		}
+		err := w.row(i)
+		var re *rowError
+		switch {
+		case err == nil:
+		case errors.As(err, &re):
+			refused = append(refused, connector.RowError{Index: i, Reject: record.Reject{
+				Dataset: w.b.Schema.Dataset, Key: w.b.KeyJSON(i), Column: re.column, Value: re.value, Class: "refused_by_sink",
+				Message: shorten(re.Error()), Raw: w.b.RowJSON(i),
+			}})
+		default:
+			return nil, err
+		}
+	}
+	return refused, nil
 }
 
 // row applies row i.
 func (w *writer) row(i int) error {
 	op := w.b.Op(i)
-	if op != record.Insert && len(w.t.key) == 0 {
-		e := configError("sqlite.key", "applying changes", fmt.Errorf("%s of a row, and the dataset has no key", op))
-		e.Hint = "name the key with --key"
-		return e
+	if len(w.t.key) == 0 {
+		return w.image(i, op)
 	}
 	for _, k := range w.t.key {
 		if w.b.Rows.Column(k).IsNull(i) {
 			return &rowError{column: w.t.cols[k].name, err: errors.New("the key is NULL")}
 		}
 	}
+	moved, err := w.moved(i)
 	switch {
+	case err != nil:
+		return err
 	case op == record.Delete:
 		return w.delete(i)
 	case op == record.Insert && w.t.mode != connector.Upsert:
-		return w.insert(i, w.plain)
-	case op == record.Update && w.moved(i):
+		return w.insert(i, w.t.sql.plain)
+	case moved:
 		return w.move(i)
 	}
-	if err := w.t.placeIfParked(w.db, w.keyText(w.b.Rows, i)); err != nil {
-		return err
+	if p := w.addressed(i); p != nil {
+		return w.merge(p, i)
 	}
 	return w.upsert(i)
 }
 
+// moved reports whether row i is an update that changed the key.
+func (w *writer) moved(i int) (bool, error) {
+	if w.b.Old == nil || w.b.Op(i) != record.Update {
+		return false, nil
+	}
+	unknown := ""
+	known := 0
+	for _, k := range w.t.key {
+		if w.b.Old.Column(k).IsNull(i) {
+			unknown = w.t.cols[k].name
+		} else {
+			known++
+		}
+	}
+	if unknown != "" && known > 0 {
+		return false, &rowError{column: unknown, err: errors.New("only a part of the key before the change is known")}
+	}
+	return w.b.KeyMoved(i), nil
+}
+
 // upsert writes a row by its key. Columns that the source did not send keep what the table has.
 func (w *writer) upsert(i int) error {
-	if kept := w.unchanged(i); len(kept) > 0 {
-		n, err := w.update(i, kept, w.rows)
+	if kept := w.kept(i); len(kept) > 0 {
+		n, err := w.update(i, kept, false)
 		if err == nil && n == 0 {
-			err = &rowError{
-				column: w.t.cols[kept[0]].name,
-				err:    errors.New("the source did not send this unchanged value, and the table does not have the row"),
-			}
+			err = w.missing(kept)
 		}
 		return err
 	}
 	if w.t.unique {
-		return w.insert(i, w.onto)
+		return w.insert(i, w.t.sql.onto)
 	}
-	n, err := w.update(i, nil, w.rows)
+	n, err := w.update(i, nil, false)
 	if err != nil || n > 0 {
 		return err
 	}
-	return w.insert(i, w.plain)
+	return w.insert(i, w.t.sql.plain)
 }
 
-// unchanged lists the columns whose value the source did not send.
-func (w *writer) unchanged(i int) []int {
+// missing is the error of a row whose value nobody knows.
+func (w *writer) missing(kept []int) error {
+	return &rowError{
+		column: w.t.cols[kept[0]].name,
+		err:    errors.New("the source did not send this unchanged value, and the table does not have the row"),
+	}
+}
+
+// kept lists the columns whose value is known to the table only: the source did not send it, and the image before lacks it.
+func (w *writer) kept(i int) []int {
 	if w.b.Unchanged == nil {
 		return nil
 	}
 	var out []int
-	for _, c := range w.given {
-		if w.b.IsUnchanged(c, i) {
+	for _, c := range w.t.given {
+		if w.b.IsUnchanged(c, i) && !w.before(c, i) {
 			out = append(out, c)
 		}
 	}
 	return out
 }
 
-// onConflict is the part of an INSERT that makes it an upsert.
-func (t *target) onConflict(given []int) string {
-	var set []string
-	for _, c := range given {
-		if !t.cols[c].isKey {
-			n := sqlgen.Ident(t.cols[c].name)
-			set = append(set, n+" = excluded."+n)
-		}
-	}
-	on := " ON CONFLICT (" + sqlgen.Idents(t.keyNames()) + ") DO "
-	if len(set) == 0 {
-		return on + "NOTHING"
-	}
-	return on + "UPDATE SET " + strings.Join(set, ", ")
-}
-
-func (t *target) keyNames() []string {
-	names := make([]string, len(t.key))
-	for i, k := range t.key {
-		names[i] = t.cols[k].name
-	}
-	return names
-}
-
-func (t *target) insertSQL(given []int, tail string) string {
-	names := make([]string, len(given))
-	for i, c := range given {
-		names[i] = t.cols[c].name
-	}
-	if len(names) == 0 {
-		return "INSERT INTO " + ident(t.physical) + " DEFAULT VALUES"
-	}
-	return "INSERT INTO " + ident(t.physical) + " (" + sqlgen.Idents(names) + ") VALUES (" + sqlgen.Marks(len(names)) + ")" + tail
-}
+// before reports whether the image before row i has a value of the column.
+func (w *writer) before(c, i int) bool { return w.b.Old != nil && !w.b.Old.Column(c).IsNull(i) }
 
 func (w *writer) insert(i int, query string) error {
 	_, err := w.exec(query, func(st *sqlite.Stmt) error {
-		return w.bindGiven(st, i)
+		return w.bindAll(st, w.t.given, i)
 	})
 	return err
 }
 
-// bindGiven binds all written columns of row i.
-func (w *writer) bindGiven(st *sqlite.Stmt, i int) error {
-	for p, c := range w.given {
+// bindAll binds columns of row i to the first parameters.
+func (w *writer) bindAll(st *sqlite.Stmt, cols []int, i int) error {
+	for p, c := range cols {
 		if err := w.bind(st, p+1, c, i); err != nil {
 			return err
 		}
@@ -213,63 +213,57 @@ func (w *writer) bindGiven(st *sqlite.Stmt, i int) error {
 	return nil
 }
 
-// bind binds column c of row i.
+// bind binds column c of row i: a value that was not sent is the one before.
 func (w *writer) bind(st *sqlite.Stmt, param, c, i int) error {
-	if w.b.Rows.Column(c).IsNull(i) {
+	if w.b.IsUnchanged(c, i) && w.before(c, i) {
+		return w.bindFrom(st, param, c, i, true)
+	}
+	return w.bindFrom(st, param, c, i, false)
+}
+
+// bindFrom binds column c of the image before or behind change i.
+func (w *writer) bindFrom(st *sqlite.Stmt, param, c, i int, before bool) error {
+	col, bind := w.b.Rows.Column(c), w.rows[c]
+	if before {
+		col, bind = w.b.Old.Column(c), w.old[c]
+	}
+	if col.IsNull(i) {
 		st.BindNull(param)
 		return nil
 	}
-	if err := w.rows[c](st, param, i); err != nil {
-		return &rowError{column: w.t.cols[c].name, value: shorten(string(record.AppendText(nil, w.b.Rows.Column(c), i))), err: err}
+	if err := bind(st, param, i); err != nil {
+		return &rowError{column: w.t.cols[c].name, value: shorten(string(record.AppendText(nil, col, i))), err: err}
 	}
 	return nil
 }
 
-// update sets all columns but the kept ones where the key is the one that where binds; it returns how many rows there were.
-func (w *writer) update(i int, kept []int, where []binder) (int, error) {
-	var set []int
-	for _, c := range w.given {
-		if !slices.Contains(kept, c) {
-			set = append(set, c)
+// update sets all columns but the kept ones where the key is that of row i, before or behind the change; it returns how many rows
+// there were.
+func (w *writer) update(i int, kept []int, before bool) (int, error) {
+	q := w.t.updateSQL(kept, before)
+	return w.exec(q.text, func(st *sqlite.Stmt) error {
+		if err := w.bindAll(st, q.set, i); err != nil {
+			return err
 		}
-	}
-	names := make([]string, len(set))
-	for j, c := range set {
-		names[j] = sqlgen.Ident(w.t.cols[c].name) + " = ?"
-	}
-	q := "UPDATE " + ident(w.t.physical) + " SET " + strings.Join(names, ", ") + " WHERE " + sqlgen.Equals(w.t.keyNames())
-	return w.exec(q, func(st *sqlite.Stmt) error {
-		for p, c := range set {
-			if err := w.bind(st, p+1, c, i); err != nil {
-				return err
-			}
-		}
-		return w.bindKey(st, len(set), where, i)
+		return w.bindKey(st, len(q.set), i, before)
 	})
 }
 
 // bindKey binds the key behind offset parameters.
-func (w *writer) bindKey(st *sqlite.Stmt, offset int, from []binder, i int) error {
+func (w *writer) bindKey(st *sqlite.Stmt, offset, i int, before bool) error {
 	for j, k := range w.t.key {
-		if err := from[k](st, offset+j+1, i); err != nil {
-			return &rowError{column: w.t.cols[k].name, err: err}
+		if err := w.bindFrom(st, offset+j+1, k, i, before); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (w *writer) deleteKey(from []binder, i int) error {
-	_, err := w.exec(w.deletion, func(st *sqlite.Stmt) error {
-		return w.bindKey(st, 0, from, i)
+func (w *writer) deleteKey(i int, before bool) error {
+	_, err := w.exec(w.t.sql.deletion, func(st *sqlite.Stmt) error {
+		return w.bindKey(st, 0, i, before)
 	})
 	return err
-}
-
-func (w *writer) delete(i int) error {
-	if err := w.deleteKey(w.rows, i); err != nil {
-		return err
-	}
-	return w.t.placeIfParked(w.db, w.keyText(w.b.Rows, i))
 }
 
 // exec runs one prepared statement, which is kept for the next row. A row that a constraint refuses is a *rowError; SQLite takes
@@ -294,11 +288,47 @@ func (w *writer) exec(query string, bind func(*sqlite.Stmt) error) (changes int,
 	return w.db.conn.Changes(), nil
 }
 
+// query runs one prepared statement and returns the columns of its first row; nil: there is none.
+func (d *db) query(query string, columns int, bind func(*sqlite.Stmt) error) ([]value, error) {
+	st, err := d.conn.Prepare(query)
+	if err != nil {
+		return nil, err
+	}
+	if err := bind(st); err != nil {
+		return nil, err
+	}
+	more, err := st.Step()
+	if err != nil {
+		return nil, err
+	}
+	var out []value
+	if more {
+		c := &cells{st: st, utf16: true} // whatever the encoding, text comes as UTF-8
+		out = make([]value, columns)
+		for i := range out {
+			out[i] = valueOf(c, i)
+		}
+	}
+	return out, st.Reset()
+}
+
 // keyText is the key of row i for maps.
 func (w *writer) keyText(rows arrow.RecordBatch, i int) string {
+	return rowText(rows, w.t.key, i)
+}
+
+// rowText is the text of some columns of row i; equal texts mean equal values.
+func rowText(rows arrow.RecordBatch, cols []int, i int) string {
 	var out []byte
-	for _, k := range w.t.key {
-		out = append(record.AppendJSON(out, rows.Column(k), i), ',')
+	for _, c := range cols {
+		out = append(record.AppendJSON(out, rows.Column(c), i), ',')
 	}
 	return string(out)
+}
+
+// changesRefused is the error of changes where only new rows can be written.
+func changesRefused(t *target, op record.Op) error {
+	e := configError("sqlite.key", "applying changes", fmt.Errorf("%s of a row, and the dataset has no key", op))
+	e.Dataset, e.Hint = t.schema.Dataset, "name the key with --key, or use --mode upsert, which finds rows by all their columns"
+	return e
 }

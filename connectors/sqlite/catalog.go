@@ -28,7 +28,8 @@ type catColumn struct {
 	declared  string
 	notNull   bool
 	generated bool
-	fallback  bool // a default, or the row id, stands in where no value is given
+	fallback  bool   // a default, or the row id, stands in where no value is given
+	def       string // the default's expression; empty: none
 }
 
 type keyPart struct {
@@ -89,7 +90,7 @@ func (d *db) describeIn(schema, name string) (*object, bool, error) {
 		}
 		o.columns = append(o.columns, catColumn{
 			name: st.ColumnText(0), declared: st.ColumnText(1), notNull: st.ColumnInt64(2) == 1, generated: hidden != 0,
-			fallback: !st.ColumnIsNull(5),
+			fallback: !st.ColumnIsNull(5), def: st.ColumnText(5),
 		})
 		if pk := st.ColumnInt64(3); pk > 0 {
 			keyed[pk] = st.ColumnText(0)

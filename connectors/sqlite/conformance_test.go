@@ -109,6 +109,11 @@ func TestSink(t *testing.T) {
 	})
 }
 
+// clauses E5, E12, E15; cases C029, C030, C033, C034, C036, C037, C038, C063: the changes of a stream.
+func TestChangeStream(t *testing.T) {
+	connectortest.ChangeStream(t, connectortest.SinkCase{New: newTarget})
+}
+
 func newTarget(t testing.TB) connectortest.Target {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "out.db")
@@ -122,7 +127,7 @@ func newTarget(t testing.TB) connectortest.Target {
 			t.Helper()
 			cfg := sourceOf(path, nil)
 			parts := record.SplitName(s.Dataset)
-			cfg.Table = parts[len(parts)-1]
+			cfg.Table, cfg.Columns = parts[len(parts)-1], s.Names()
 			batches, err := readAll(t, cfg)
 			if connector.ClassOf(err) == connector.ClassConfig {
 				return nil, false

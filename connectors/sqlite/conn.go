@@ -75,6 +75,18 @@ func (d *db) each(query string, row func(*sqlite.Stmt) error, args ...any) error
 	}
 }
 
+// run runs a command without a result that is run again and again: the connection keeps it prepared.
+func (d *db) run(query string, args ...any) error {
+	d.roundtrip("exec")
+	_, err := d.query(query, 0, func(st *sqlite.Stmt) error {
+		for i, a := range args {
+			bindAny(st, i+1, a)
+		}
+		return nil
+	})
+	return err
+}
+
 // exec runs commands without a result.
 func (d *db) exec(queries ...string) error {
 	for _, q := range queries {

@@ -76,12 +76,7 @@ func (s *sink) swapStages() error {
 }
 
 func (s *sink) swap(g staged) error {
-	var extras []string
-	err := s.db.each(`SELECT sql FROM main.sqlite_schema WHERE tbl_name = ? COLLATE NOCASE
-		AND type IN ('index', 'trigger') AND sql IS NOT NULL ORDER BY type, name`, func(st *sqlite.Stmt) error {
-		extras = append(extras, st.ColumnText(0))
-		return nil
-	}, g.table)
+	extras, err := s.extras(g.table)
 	if err != nil {
 		return err
 	}

@@ -14,14 +14,15 @@ import (
 const worthSorting = 64
 
 // sequence is the order in which rows are applied: by key where that is cheap to tell, and the source's order among rows of one
-// key. Changes of different keys commute, but for key moves: with those the source's order stays.
+// key. Changes of different keys commute, but for key moves, and where the table has more to say than its key: then the source's order
+// stays.
 func (w *writer) sequence() []int {
 	n := w.b.NumRows()
 	order := make([]int, n)
 	for i := range order {
 		order[i] = i
 	}
-	if len(w.t.key) == 0 || n < worthSorting || w.old != nil || len(w.t.parked) > 0 {
+	if len(w.t.key) == 0 || !w.t.commute || n < worthSorting || w.old != nil || len(w.t.parked) > 0 {
 		return order
 	}
 	less := comparer(w.b.Rows.Column(w.t.key[0]))

@@ -99,7 +99,7 @@ func (s *sink) prepare(ctx context.Context) error {
 		}
 	}
 	err = s.db.exec("PRAGMA synchronous = full", "PRAGMA foreign_keys = off", "PRAGMA legacy_alter_table = on",
-		"PRAGMA cache_size = -32768", "BEGIN IMMEDIATE", progressDDL, replaceDDL)
+		"PRAGMA cache_size = -32768", "BEGIN IMMEDIATE", progressDDL, replaceDDL, columnsDDL)
 	s.open = !s.db.conn.AutocommitEnabled()
 	if err != nil {
 		return err
@@ -108,6 +108,9 @@ func (s *sink) prepare(ctx context.Context) error {
 		return err
 	}
 	if err := s.dropStages(); err != nil {
+		return err
+	}
+	if err := s.forgetColumns(); err != nil {
 		return err
 	}
 	return s.commit()
@@ -140,7 +143,7 @@ func (s *sink) begin() error {
 	if s.open {
 		return nil
 	}
-	if err := s.db.exec("BEGIN IMMEDIATE"); err != nil {
+	if err := s.db.run("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
 	s.open = true
@@ -153,7 +156,7 @@ func (s *sink) commit() error {
 		return nil
 	}
 	s.env.Roundtrip("commit")
-	if err := s.db.exec("COMMIT"); err != nil {
+	if err := s.db.run("COMMIT"); err != nil {
 		s.failed = true
 		if s.db.conn.AutocommitEnabled() {
 			return &connector.Error{Class: connector.ClassOutcome, Code: "sqlite.commit", Doing: "committing to " + s.cfg.Path, Err: err}
@@ -238,11 +241,11 @@ func (s *sink) Commit(ctx context.Context, p record.Progress) error {
 
 // save writes the progress where the fence still holds.
 func (s *sink) save(p record.Progress) error {
-	doc, err := json.Marshal(p)
+	doc, err := sqlgen.EncodeProgress(p)
 	if err != nil {
-		return fmt.Errorf("encoding the progress: %w", err)
+		return err
 	}
-	err = s.db.each(`UPDATE `+progressTable+` SET run = ?, progress = ? WHERE pipeline = ? AND lane = ? AND fence = ?`, nil,
+	err = s.db.run(`UPDATE `+progressTable+` SET run = ?, progress = ? WHERE pipeline = ? AND lane = ? AND fence = ?`,
 		p.Run, string(doc), s.start.Pipeline, s.start.Lane, int64(s.start.Fence))
 	if err != nil {
 		return err
@@ -292,10 +295,7 @@ func (s *sink) Finish(ctx context.Context, p record.Progress) error {
 // settle applies what waits for the end of a source transaction.
 func (s *sink) settle() error {
 	for _, t := range s.targets {
-		if len(t.parked) == 0 {
-			continue
-		}
-		if err := t.placeAll(s.db); err != nil {
+		if err := t.settle(s.db); err != nil {
 			return err
 		}
 	}

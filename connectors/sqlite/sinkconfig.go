@@ -46,7 +46,7 @@ func (c *SinkConfig) Contract() (connector.SinkContract, error) {
 	}
 	return connector.SinkContract{
 		Modes: []connector.WriteMode{connector.Append, connector.Upsert, connector.Replace}, Input: connector.Changelog,
-		Atomicity: connector.PositionInTransaction, Durable: c.Path != inMemory, NeedsKey: true,
+		Atomicity: connector.PositionInTransaction, Durable: c.Path != inMemory, NeedsKey: true, Keyless: true,
 	}, nil
 }
 

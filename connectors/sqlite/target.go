@@ -21,10 +21,18 @@ type target struct {
 	physical string // where rows go: the table itself, or its stage
 	schema   *record.Schema
 	cols     []targetColumn
-	key      []int // columns of the batch
-	unique   bool  // an index makes the key unique: ON CONFLICT works
-	parked   map[string]*parked
+	given    []int    // columns of the batch that are written
+	rest     []string // columns of the table that the batch does not have
+	key      []int    // columns of the batch
+	unique   bool     // an index makes the key unique: ON CONFLICT works
+	commute  bool     // changes of different keys may be applied in any order
+	rowID    string   // a name of the row id; empty: there is none
 	mode     connector.WriteMode
+	sql      statements
+
+	parked  map[string][]*parked // by key: rows that wait for it, oldest first
+	txn     record.Position      // whose rows were applied last
+	evolved *record.Schema       // what Evolve brought the table to last
 }
 
 // targetColumn is one column of a batch.
@@ -46,7 +54,7 @@ func (s *sink) target(schema *record.Schema) (*target, error) {
 		return nil, err
 	}
 	if !ok {
-		t = &target{table: name, physical: name, mode: s.start.Mode, parked: map[string]*parked{}}
+		t = &target{table: name, physical: name, mode: s.start.Mode, parked: map[string][]*parked{}}
 		if s.start.Mode == connector.Replace {
 			if t.physical, err = s.stage(name); err != nil {
 				return nil, err
@@ -66,6 +74,9 @@ func (s *sink) target(schema *record.Schema) (*target, error) {
 		}
 	}
 	if err := s.fit(t, o, schema); err != nil {
+		return nil, err
+	}
+	if err := s.noteColumns(t, o); err != nil {
 		return nil, err
 	}
 	s.targets[schema.Dataset] = t
@@ -154,11 +165,26 @@ func (s *sink) fit(t *target, o *object, schema *record.Schema) error {
 		e.Hint = "give these columns a default, or write to another table with table=NAME"
 		return e
 	}
-	t.schema, t.cols, t.key = schema, cols, schema.Key
+	t.schema, t.cols, t.key, t.rowID = schema, cols, schema.Key, o.rowID
+	t.given, t.rest = nil, nil
+	for i, c := range cols {
+		if !c.skip {
+			t.given = append(t.given, i)
+		}
+	}
+	for _, c := range o.columns {
+		if !c.generated && !slices.ContainsFunc(cols, func(k targetColumn) bool { return k.name == c.name }) {
+			t.rest = append(t.rest, c.name)
+		}
+	}
 	var err error
 	if t.unique, err = s.db.isUnique(o, schema.KeyNames()); err != nil {
 		return err
 	}
+	if t.commute, err = s.db.commutes(o, t); err != nil {
+		return err
+	}
+	t.sql = t.statements()
 	if s.start.Mode == connector.Upsert && len(schema.Key) > 0 && !t.unique {
 		e.Code = "sqlite.key"
 		e.Err = fmt.Errorf("nothing makes the key (%s) of table %q unique", strings.Join(schema.KeyNames(), ", "), o.name)
@@ -184,6 +210,28 @@ func demanded(o *object, schema *record.Schema) []string {
 		}
 	}
 	return out
+}
+
+// commutes reports whether changes of different keys of a table can't get in each other's way: nothing but the key is unique, and
+// no trigger sees the order.
+func (d *db) commutes(o *object, t *target) (bool, error) {
+	triggers, err := d.exists(`SELECT 1 FROM main.sqlite_schema WHERE type = 'trigger' AND tbl_name = ? COLLATE NOCASE`, o.name)
+	if err != nil || triggers {
+		return false, err
+	}
+	unique, rowID := int64(0), int64(0)
+	if t.unique {
+		unique = 1
+	}
+	if o.keyIsRowID {
+		rowID = 1
+	}
+	count := int64(0)
+	err = d.each(`SELECT count(*) FROM pragma_index_list(?) WHERE "unique" = 1`, func(st *sqlite.Stmt) error {
+		count = st.ColumnInt64(0)
+		return nil
+	}, o.name)
+	return count+rowID == unique, err
 }
 
 // isUnique reports whether an index, or the row id, makes exactly these columns unique.
@@ -274,53 +322,4 @@ func (s *sink) peek(ctx context.Context, name string) (*object, error) {
 		return nil, err
 	}
 	return o, nil
-}
-
-// Evolve implements connector.Evolver: it adds the columns that are missing. A column whose type grew stays as it is declared
-// where SQLite stores the new values in it unchanged; else it is an error.
-func (s *sink) Evolve(ctx context.Context, _, to *record.Schema) error {
-	return s.guard(ctx, fmt.Sprintf("adding columns for %s in %s", to.Dataset, s.cfg.Path), func() error {
-		if err := s.begin(); err != nil {
-			return err
-		}
-		name, err := s.claim(to.Dataset)
-		if err != nil {
-			return err
-		}
-		if s.start.Mode == connector.Replace {
-			if name, err = s.stage(name); err != nil {
-				return err
-			}
-		}
-		o, exists, err := s.db.describe(name)
-		if err != nil || !exists {
-			return err
-		}
-		return s.addColumns(o, to)
-	})
-}
-
-func (s *sink) addColumns(o *object, to *record.Schema) error {
-	for _, f := range to.Columns.Fields() {
-		typ, err := record.TypeOf(f.Type)
-		if err != nil {
-			return fmt.Errorf("column %q: %w", f.Name, err)
-		}
-		c, ok := o.column(f.Name)
-		if !ok {
-			def := sqlgen.Ident(f.Name) + " " + declare(typ, record.NativeOf(f))
-			err := s.db.exec("ALTER TABLE " + ident(o.name) + " ADD COLUMN " + def)
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		if m, _ := mapColumn(f.Name, typ, c.declared); m.Fidelity == connector.Inexact {
-			err := fmt.Errorf("it is declared %s, and SQLite can't change that: %s", c.declared, m.Why)
-			e := configError("sqlite.widen", "changing a column's type", err)
-			e.Dataset, e.Column, e.Hint = to.Dataset, f.Name, "--mode replace makes the table anew"
-			return e
-		}
-	}
-	return nil
 }

@@ -1,0 +1,37 @@
+package sqlgen_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/leatdata/leat/connector/sqlgen"
+	"github.com/leatdata/leat/record"
+)
+
+// clause E5: what a sink keeps comes back byte for byte.
+func TestEncodeProgress(t *testing.T) {
+	for _, p := range []record.Progress{
+		{},
+		{Run: "r", Done: true},
+		{Run: `"é<`, Position: record.Position{Shape: 3, Data: []byte(`{ "at" : "<&>\u2028", "big":9007199254740993 }`)}},
+		{Run: "r", Ledger: []byte(`[ 1,	{"key":"</script>"} ]`)},
+		{Run: "r", Position: record.Position{Shape: 1, Data: []byte(`"x"`)}, Ledger: []byte(`[]`), Done: true},
+	} {
+		doc, err := sqlgen.EncodeProgress(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back record.Progress
+		if err := json.Unmarshal(doc, &back); err != nil {
+			t.Fatalf("%s: %v", doc, err)
+		}
+		if diff := cmp.Diff(p, back); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", doc, diff)
+		}
+	}
+	if _, err := sqlgen.EncodeProgress(record.Progress{Ledger: []byte(`{`)}); err == nil {
+		t.Error("a ledger that is no JSON was taken")
+	}
+}
