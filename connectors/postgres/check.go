@@ -2,7 +2,9 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +21,8 @@ const (
 	oldestVersionFix = "PostgreSQL 13 or newer"
 )
 
-// Check implements connector.Checker.
+// Check implements connector.Checker. Of a source that is followed it says all that server and role lack for it, with the statement or
+// the setting for each.
 func (s *Source) Check(ctx context.Context) ([]connector.Probe, error) {
 	conn, err := s.pool.take(ctx)
 	if err != nil {
@@ -31,7 +34,7 @@ func (s *Source) Check(ctx context.Context) ([]connector.Probe, error) {
 	if err := s.begin(ctx, pg, ""); err != nil {
 		return nil, s.cfg.wrap("checking PostgreSQL", err)
 	}
-	probes, err := s.probes(ctx, pg)
+	probes, facts, err := s.probes(ctx, pg)
 	if err != nil {
 		s.pool.discard(ctx, conn)
 		return nil, s.cfg.wrap("checking PostgreSQL", err)
@@ -39,68 +42,130 @@ func (s *Source) Check(ctx context.Context) ([]connector.Probe, error) {
 	if err := command(ctx, pg, "COMMIT"); err != nil {
 		return nil, s.cfg.wrap("checking PostgreSQL", err)
 	}
-	if !slices.ContainsFunc(probes, func(p connector.Probe) bool { return p.Status == connector.Fail }) {
+	if facts != nil {
+		probes = append(probes, s.direct(ctx, facts)...)
+	}
+	if !slices.ContainsFunc(probes, failed) {
 		probes = append(probes, s.selection(ctx))
 	}
 	return probes, nil
 }
 
-func (s *Source) probes(ctx context.Context, pg *pgconn.PgConn) ([]connector.Probe, error) {
+func failed(p connector.Probe) bool { return p.Status == connector.Fail }
+
+// probes looks at everything that one transaction can see. facts are nil where the source is not followed.
+func (s *Source) probes(ctx context.Context, pg *pgconn.PgConn) (probes []connector.Probe, facts *followFacts, err error) {
 	rows, err := ask(ctx, pg, `SELECT current_setting('server_version_num'), current_setting('server_version'), current_user,
 		current_setting('server_encoding'), current_setting('statement_timeout'), pg_catalog.current_database()`)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	facts := rows[0]
-	version := connector.Probe{Name: "server version", Detail: "PostgreSQL " + string(facts[1])}
-	switch n := toInt(facts[0]); {
+	server := rows[0]
+	version := connector.Probe{Name: "server version", Detail: "PostgreSQL " + string(server[1])}
+	switch n := toInt(server[0]); {
 	case n < oldestVersion:
 		version.Status, version.Fix = connector.Fail, oldestVersionFix
 	case n < tidRangeVersion:
 		version.Status = connector.Warn
 		version.Fix = "PostgreSQL 14 or newer reads tables without a key much faster; or give them a primary key"
 	}
-	encoding := connector.Probe{Name: "encoding", Detail: string(facts[3])}
+	encoding := connector.Probe{Name: "encoding", Detail: string(server[3])}
 	if encoding.Detail == "SQL_ASCII" {
 		encoding.Status = connector.Warn
 		encoding.Detail += ": the server does not check text; a row with text that is not UTF-8 is set aside"
 		encoding.Fix = "re-encode the database as UTF8"
 	}
-	privileges, err := s.privileges(ctx, pg, string(facts[2]))
-	if err != nil {
-		return nil, err
-	}
-	return append([]connector.Probe{version, encoding}, privileges...), nil
-}
-
-// privileges lists everything that the role may not read but should, all at once.
-func (s *Source) privileges(ctx context.Context, pg *pgconn.PgConn, role string) ([]connector.Probe, error) {
+	probes = []connector.Probe{version, encoding}
 	if s.cfg.Query != "" {
-		return nil, nil
+		return probes, nil, nil
 	}
 	if err := command(ctx, pg, catalogPath); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	selected, privileges, err := s.privileges(ctx, pg, string(server[2]))
+	if err != nil || !s.cfg.Follow {
+		return append(probes, privileges...), nil, err
+	}
+	if facts, err = s.readFollowFacts(ctx, pg, selected); err != nil {
+		return nil, nil, err
+	}
+	return slices.Concat(probes, privileges, facts.probes()), facts, nil
+}
+
+// privileges lists everything that the role may not read but should, all at once, and returns what is selected.
+func (s *Source) privileges(ctx context.Context, pg *pgconn.PgConn, role string) ([]relationInfo, []connector.Probe, error) {
+	selected, hidden, err := s.everything(ctx, pg)
+	var problem *connector.Error
+	if errors.As(err, &problem) {
+		return nil, []connector.Probe{{Name: "selection", Status: connector.Fail, Detail: err.Error(), Fix: fixOf(err)}}, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	var probes []connector.Probe
+	schemas, unasked := map[string]bool{}, map[string]bool{}
+	selected = slices.DeleteFunc(selected, func(r relationInfo) bool {
+		leave := hidden[r.oid] && !s.cfg.asksFor(r.rel)
+		if leave {
+			unasked[r.rel.schema] = true
+		} else if hidden[r.oid] {
+			schemas[r.rel.schema] = true
+		}
+		return leave
+	})
+	if len(schemas) > 0 {
+		probes = append(probes, hiddenSchemas(connector.Fail, "may not use the schemas", role, schemas))
+	}
+	if len(unasked) > 0 {
+		probes = append(probes, hiddenSchemas(connector.Warn, "may not use these schemas, whose tables are left out", role, unasked))
+	}
+	readable, err := s.readable(ctx, pg, role, selected)
+	return selected, append(probes, readable), err
+}
+
+// everything selects from all relations, also from those that the role can't see.
+func (s *Source) everything(ctx context.Context, pg *pgconn.PgConn) (selected []relationInfo, hidden map[uint32]bool, err error) {
 	all, err := readRelations(ctx, pg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if s.cfg.Table != "" {
-		if p, ok, err := s.hiddenSchema(ctx, pg, role); err != nil || ok {
-			return []connector.Probe{p}, err
-		}
-	}
-	selected, err := s.cfg.selectRelations(all)
+	others, err := readRelationsThat(ctx, pg, "false")
 	if err != nil {
-		return []connector.Probe{{Name: "selection", Status: connector.Fail, Detail: err.Error(), Fix: connector.HintOf(err)}}, nil
+		return nil, nil, err
 	}
+	hidden = make(map[uint32]bool, len(others))
+	for _, r := range others {
+		hidden[r.oid] = true
+	}
+	selected, err = s.cfg.selectRelations(append(all, others...))
+	return selected, hidden, err
+}
+
+// asksFor reports whether the configuration names the table's schema, and so means it to be read.
+func (c *SourceConfig) asksFor(r relation) bool {
+	if c.Table != "" {
+		return true
+	}
+	return slices.ContainsFunc(c.patterns(), func(p string) bool { return !strings.HasPrefix(p, "!") && c.place(p).schema == r.schema })
+}
+
+func hiddenSchemas(status connector.ProbeStatus, what, role string, schemas map[string]bool) connector.Probe {
+	names := slices.Sorted(maps.Keys(schemas))
+	return connector.Probe{
+		Name: "schemas", Status: status, Detail: fmt.Sprintf("%s %s: %s", role, what, strings.Join(names, ", ")),
+		Fix: fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s;", idents(names), ident(role)),
+	}
+}
+
+// readable says which of the selected tables the role may not read.
+func (s *Source) readable(ctx context.Context, pg *pgconn.PgConn, role string, selected []relationInfo) (connector.Probe, error) {
 	oids := make([]string, len(selected))
 	for i, r := range selected {
 		oids[i] = strconv.FormatUint(uint64(r.oid), 10)
 	}
 	columns, err := readColumns(ctx, pg, oids)
 	if err != nil {
-		return nil, err
+		return connector.Probe{}, err
 	}
 	var denied, grants []string
 	for _, r := range selected {
@@ -123,23 +188,9 @@ func (s *Source) privileges(ctx context.Context, pg *pgconn.PgConn, role string)
 	p := connector.Probe{Name: "privileges", Detail: fmt.Sprintf("%s may read all %d selected tables", role, len(selected))}
 	if len(denied) > 0 {
 		p.Status, p.Detail = connector.Fail, fmt.Sprintf("%s may not read %s", role, strings.Join(denied, ", "))
-		p.Fix = strings.Join(grants, " ")
+		p.Fix = strings.Join(grants, "\n")
 	}
-	return []connector.Probe{p}, nil
-}
-
-// hiddenSchema reports a schema that the role may not look into.
-func (s *Source) hiddenSchema(ctx context.Context, pg *pgconn.PgConn, role string) (connector.Probe, bool, error) {
-	schema := s.cfg.place(s.cfg.Table).schema
-	rows, err := ask(ctx, pg, `SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE')
-		FROM pg_catalog.pg_namespace n WHERE n.nspname = $1`, schema)
-	if err != nil || len(rows) == 0 || isTrue(rows[0][0]) {
-		return connector.Probe{}, false, err
-	}
-	return connector.Probe{
-		Name: "privileges", Status: connector.Fail, Detail: fmt.Sprintf("%s may not use the schema %s", role, schema),
-		Fix: fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s;", ident(schema), ident(role)),
-	}, true, nil
+	return p, nil
 }
 
 // selection resolves the configuration as a run would, and says how each dataset is read.
@@ -150,7 +201,7 @@ func (s *Source) selection(ctx context.Context) connector.Probe {
 	}
 	var keyless []string
 	for _, t := range tables {
-		if t.mode != byKey && s.cfg.Cursor == "" {
+		if t.mode != byKey && s.cfg.Cursor == "" && !s.cfg.Follow {
 			keyless = append(keyless, t.dataset)
 		}
 	}

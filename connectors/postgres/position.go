@@ -46,6 +46,9 @@ type origin struct {
 	Timeline int64  `json:"timeline"` // of its history
 	Slot     string `json:"slot"`
 	Created  lsn    `json:"created"` // where the slot's stream began
+
+	// Publication is its OID: one that was dropped and made anew has another one, and a gap before it.
+	Publication uint32 `json:"publication,omitempty"`
 }
 
 // streamPosition is a place in the stream of changes: behind a transaction, or behind a stretch of log in which nothing ended that

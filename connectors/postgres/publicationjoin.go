@@ -1,0 +1,383 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/leatdata/leat/connector"
+)
+
+// joining is what is known of the tables that the stream has, for the search for more. No two searches run at once.
+type joining struct {
+	known      map[uint32]string          // datasets, by OID; nil: nobody looked yet
+	waiting    map[uint32][]string        // tables that are published since now: the transactions that may have written to them before
+	partitions map[uint32]map[uint32]bool // of partitioned tables
+	told       map[string]bool            // what was said already
+}
+
+// look reads the selected tables and the publication.
+func (s *Source) look(ctx context.Context) (*followFacts, error) {
+	f, err := s.followFacts(ctx)
+	if err == nil && f.publication == nil {
+		err = &connector.Error{
+			Class: connector.ClassPosition, Code: "postgres.publication.missing", Doing: "looking for new tables",
+			Err: fmt.Errorf("the publication %q is gone", f.name), Hint: hintRestart,
+		}
+	}
+	return f, err
+}
+
+// cover sees to it, before anything is read, that the publication has every table that the run knows: one may be new since the last run.
+// It waits for transactions that may have written to such a table before it was published, so that whoever copies the table afterwards
+// has their rows.
+func (s *Source) cover(ctx context.Context) error {
+	tables, err := s.resolved(ctx)
+	if err != nil {
+		return err
+	}
+	f, err := s.look(ctx)
+	if err != nil {
+		return err
+	}
+	s.joining = joining{known: map[uint32]string{}, waiting: map[uint32][]string{}, told: map[string]bool{}}
+	var missing []*followTable
+	for _, t := range f.tables {
+		if !slices.ContainsFunc(tables, func(k *sourceTable) bool { return k.dataset == t.dataset() }) {
+			continue
+		}
+		s.joining.known[t.OID] = t.dataset()
+		if !f.publication.publishes(t.OID) {
+			missing = append(missing, t)
+		}
+	}
+	if err := s.watchPartitions(ctx, f); err != nil || len(missing) == 0 {
+		return err
+	}
+	narrow := *f
+	narrow.tables = missing
+	if err := narrow.refusal(); err != nil {
+		return err
+	}
+	added, err := s.publishMore(ctx, f, missing)
+	if err != nil {
+		return err
+	}
+	s.env.Log.WarnContext(ctx, "tables were added to the publication: if they were followed before, somebody had taken them out, and "+
+		"what was changed meanwhile is missing until they are copied again with --resnapshot", slog.String("datasets", datasetList(added)))
+	return s.await(ctx, added)
+}
+
+// await waits until no transaction is open that wrote to tables before they were published.
+func (s *Source) await(ctx context.Context, tables []*followTable) error {
+	ctx, cancel := context.WithTimeout(ctx, s.patience())
+	defer cancel()
+	for {
+		var open []*followTable
+		for _, t := range tables {
+			ready, err := s.untouched(ctx, t)
+			if err != nil {
+				return err
+			}
+			if !ready {
+				open = append(open, t)
+			}
+		}
+		if len(open) == 0 {
+			return nil
+		}
+		select {
+		case <-time.After(joinPoll): //nolint:forbidigo // it goes with ctx.Done
+		case <-ctx.Done():
+			return &connector.Error{
+				Class: connector.ClassTransient, Code: "postgres.join.wait", Doing: "adding tables to the publication",
+				Dataset: open[0].dataset(), Err: errors.New("a transaction that wrote to it before it was published does not end"),
+				Hint: "end that transaction; statement_timeout sets how long to wait",
+			}
+		}
+	}
+}
+
+// joinPoll is how often await looks.
+const joinPoll = 100 * time.Millisecond
+
+func datasetList(tables []*followTable) string {
+	names := make([]string, len(tables))
+	for i, t := range tables {
+		names[i] = t.dataset()
+	}
+	return strings.Join(names, ", ")
+}
+
+// join returns tables that the selection means and that the stream does not have yet, published and resolved. A copy that begins
+// afterwards together with the changes from here on has all of their rows. What can't join is said once, with the statement that would
+// let it. An error of class ClassPosition says that a table that the stream has is no longer published, or is another one.
+func (s *Source) join(ctx context.Context) (added []*sourceTable, err error) {
+	if s.joining.known == nil {
+		if err := s.cover(ctx); err != nil {
+			return nil, s.cfg.wrap("looking for new tables", err)
+		}
+	}
+	f, err := s.look(ctx)
+	if err != nil {
+		return nil, s.cfg.wrap("looking for new tables", err)
+	}
+	ready, err := s.newcomers(ctx, f)
+	if err != nil {
+		return nil, s.cfg.wrap("looking for new tables", err)
+	}
+	for _, t := range ready {
+		r, err := s.refresh(ctx, t.dataset())
+		if err != nil {
+			return added, s.cfg.wrap("looking for new tables", err)
+		}
+		s.joining.known[t.OID] = t.dataset()
+		delete(s.joining.waiting, t.OID)
+		added = append(added, r)
+	}
+	return added, s.cfg.wrap("looking for new tables", s.watchPartitions(ctx, f))
+}
+
+// newcomers publishes tables that are not known, and returns those that can join now.
+func (s *Source) newcomers(ctx context.Context, f *followFacts) (ready []*followTable, err error) {
+	var fresh, missing []*followTable
+	for _, t := range f.tables {
+		name, known := s.joining.known[t.OID]
+		switch {
+		case known && name == t.dataset():
+			if !f.publication.publishes(t.OID) {
+				return nil, unpublishedError(t, f)
+			}
+			continue
+		case known:
+			s.say(ctx, "renamed "+t.dataset(), "a table was renamed, and is followed as another dataset from now on",
+				slog.String("dataset", t.dataset()), slog.String("before", name))
+		case s.replaced(t):
+			return nil, replacedError(t)
+		}
+		if f.publication.publishes(t.OID) {
+			fresh = append(fresh, t)
+		} else if s.fits(ctx, f, t) {
+			missing = append(missing, t)
+		}
+	}
+	if len(missing) > 0 {
+		published, err := s.publishMore(ctx, f, missing)
+		if err != nil {
+			return nil, err
+		}
+		fresh = append(fresh, published...)
+	}
+	for _, t := range fresh {
+		_, byName := f.publication.member(t.OID)
+		if !byName && !slices.Contains(missing, t) {
+			ready = append(ready, t) // it was published from its first row on
+			continue
+		}
+		ok, err := s.untouched(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			ready = append(ready, t)
+		}
+	}
+	return ready, nil
+}
+
+// replaced reports whether a known table had the name before.
+func (s *Source) replaced(t *followTable) bool {
+	for oid, name := range s.joining.known {
+		if name == t.dataset() && oid != t.OID {
+			return true
+		}
+	}
+	return false
+}
+
+func unpublishedError(t *followTable, f *followFacts) error {
+	return &connector.Error{
+		Class: connector.ClassPosition, Code: "postgres.publication.table", Doing: "reading the stream of changes", Dataset: t.dataset(),
+		Err:  fmt.Errorf("somebody took the table out of the publication %q: what is changed since then is missing", f.name),
+		Hint: "the next run publishes it again; copy it once more with it: --resnapshot " + t.dataset(),
+	}
+}
+
+func replacedError(t *followTable) error {
+	return &connector.Error{
+		Class: connector.ClassPosition, Code: "postgres.table.replaced", Doing: "reading the stream of changes", Dataset: t.dataset(),
+		Err:  errors.New("the table was dropped or renamed, and there is another one of this name"),
+		Hint: "the next run follows the new one; copy it with it: --resnapshot " + t.dataset(),
+	}
+}
+
+// fits reports whether a table can be published, and says once why not.
+func (s *Source) fits(ctx context.Context, f *followFacts, t *followTable) bool {
+	why, fix := f.refused(t)
+	switch {
+	case t.unpublishable() != "":
+		why = t.unpublishable()
+	case why != "":
+	case f.root(t) != "":
+		why = "the publication has it under the name of " + f.root(t)
+	case !f.publication.ours() || !f.publication.plain() || !t.Owned:
+		why = fmt.Sprintf("%s does not change the publication %q of %s by itself", f.Role, f.name, f.publication.Owner)
+		fix = []string{fmt.Sprintf("ALTER PUBLICATION %s ADD TABLE %s;", ident(f.name), t.from())}
+	}
+	if why != "" {
+		s.say(ctx, "not "+t.dataset(), "a new table can't be followed", slog.String("dataset", t.dataset()), slog.String("why", why),
+			slog.String("fix", strings.Join(fix, " ")))
+	}
+	return why == ""
+}
+
+// say logs something that a person should know, once.
+func (s *Source) say(ctx context.Context, what, text string, attrs ...slog.Attr) {
+	if s.joining.told[what] {
+		return
+	}
+	s.joining.told[what] = true
+	s.env.Log.LogAttrs(ctx, slog.LevelWarn, text, attrs...) //nolint:sloglint // each caller's text is a constant
+}
+
+// publishMore adds tables to the publication, and returns those that were.
+func (s *Source) publishMore(ctx context.Context, f *followFacts, tables []*followTable) ([]*followTable, error) {
+	sql := fmt.Sprintf("ALTER PUBLICATION %s ADD TABLE %s", ident(f.name), tableList(tables))
+	var server *pgconn.PgError
+	err := s.borrow(ctx, func(pg *pgconn.PgConn) error {
+		s.env.Roundtrip("publication")
+		return command(ctx, pg, addTables(sql, tables, distributes(f.Version)))
+	})
+	if errors.As(err, &server) && server.Code == lockNotAvailable {
+		s.say(ctx, "locked "+datasetList(tables), "a new table can't be followed yet: a transaction that writes to it does not end",
+			slog.String("datasets", datasetList(tables)))
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.env.Log.InfoContext(ctx, "tables were added to the publication", slog.String("datasets", datasetList(tables)))
+	return tables, nil
+}
+
+const lockNotAvailable = "55P03"
+
+// distributes reports whether the server's stream notices at once that a table was published, also within transactions that are open.
+// Releases before May 2025 may leave out a table's changes for good where a transaction wrote to it before it was published, and goes on
+// afterwards: no such transaction may be open then.
+func distributes(version int) bool {
+	fixed := map[int]int{14: 18, 15: 13, 16: 9, 17: 5}
+	major, minor := version/10_000, version%10_000
+	return major > 17 || minor >= fixed[major]
+}
+
+// addTables is the transaction that publishes tables. Where writers have to be kept out it waits for a moment only: while it waits,
+// those that come later wait too.
+func addTables(sql string, tables []*followTable, distributes bool) string {
+	if distributes {
+		return sql
+	}
+	return fmt.Sprintf("BEGIN READ WRITE; SET LOCAL lock_timeout = '1s'; LOCK TABLE %s IN SHARE MODE; %s; COMMIT", tableList(tables), sql)
+}
+
+// writersSQL lists the transactions that may have written to tables.
+const writersSQL = `SELECT DISTINCT l.virtualtransaction FROM pg_catalog.pg_locks l
+	WHERE l.locktype = 'relation' AND l.granted AND l.mode IN ('RowExclusiveLock', 'AccessExclusiveLock') AND l.relation = ANY ($1::oid[])
+		AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())`
+
+// untouched reports whether all transactions are over that may have written to a table before it was published; it was, before the first
+// call. What they wrote is not sent.
+func (s *Source) untouched(ctx context.Context, t *followTable) (bool, error) {
+	var oids []string
+	for _, part := range append([]*followTable{t}, t.Leaves...) {
+		oids = append(oids, fmt.Sprint(part.OID))
+	}
+	var writers []string
+	err := s.borrow(ctx, func(pg *pgconn.PgConn) error {
+		rows, err := ask(ctx, pg, writersSQL, "{"+strings.Join(oids, ",")+"}")
+		for _, r := range rows {
+			writers = append(writers, string(r[0]))
+		}
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	if before, ok := s.joining.waiting[t.OID]; ok {
+		writers = slices.DeleteFunc(writers, func(w string) bool { return !slices.Contains(before, w) })
+	}
+	s.joining.waiting[t.OID] = writers
+	return len(writers) == 0, nil
+}
+
+// partitionsSQL lists what partitioned tables consist of, and whether each part was a table before it became one.
+const partitionsSQL = `SELECT r.oid::int8, p.relid::oid::int8, n.nspname, c.relname,
+	(SELECT h.xmin FROM pg_catalog.pg_inherits h WHERE h.inhrelid = p.relid)
+		<> (SELECT a.xmin FROM pg_catalog.pg_attribute a WHERE a.attrelid = p.relid AND a.attname = 'ctid')
+FROM pg_catalog.unnest($1::oid[]) r(oid) CROSS JOIN LATERAL pg_catalog.pg_partition_tree(r.oid) p
+JOIN pg_catalog.pg_class c ON c.oid = p.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE p.relid <> r.oid`
+
+// watchPartitions says what became of partitions since it was called last: rows come and go with them of which the log says nothing.
+func (s *Source) watchPartitions(ctx context.Context, f *followFacts) error {
+	roots := map[string]*followTable{}
+	var oids []string
+	for _, t := range f.tables {
+		if t.Kind == "p" {
+			oids = append(oids, fmt.Sprint(t.OID))
+			roots[fmt.Sprint(t.OID)] = t
+		}
+	}
+	var rows [][][]byte
+	if len(oids) > 0 {
+		err := s.borrow(ctx, func(pg *pgconn.PgConn) (err error) {
+			rows, err = ask(ctx, pg, partitionsSQL, "{"+strings.Join(oids, ",")+"}")
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	was := s.joining.partitions
+	now := map[uint32]map[uint32]bool{}
+	for _, r := range rows {
+		t, part := roots[string(r[0])], toOID(r[1])
+		if now[t.OID] == nil {
+			now[t.OID] = map[uint32]bool{}
+		}
+		now[t.OID][part] = true
+		if before, ok := was[t.OID]; !ok || before[part] {
+			continue
+		}
+		name := relation{schema: string(r[2]), name: string(r[3])}
+		if isTrue(r[4]) {
+			s.env.Log.WarnContext(ctx, "a table was attached as a partition: the rows that it had come without changes; --resnapshot copies them",
+				slog.String("dataset", t.dataset()), slog.String("partition", name.dataset()))
+		}
+		if why, fix := f.refused(t); why != "" {
+			s.say(ctx, "partition "+name.dataset(), "a new partition breaks updates and deletes of the application",
+				slog.String("partition", name.dataset()), slog.String("why", why), slog.String("fix", strings.Join(fix, " ")))
+		}
+	}
+	for root, parts := range was {
+		t := roots[fmt.Sprint(root)]
+		for part := range parts {
+			if t != nil && !now[root][part] {
+				s.env.Log.WarnContext(ctx, "a partition was detached or dropped: its rows went without changes; --resnapshot removes them",
+					slog.String("dataset", t.dataset()), slog.Uint64("partition", uint64(part)))
+			}
+		}
+	}
+	for _, t := range roots {
+		if now[t.OID] == nil {
+			now[t.OID] = map[uint32]bool{}
+		}
+	}
+	s.joining.partitions = now
+	return nil
+}
