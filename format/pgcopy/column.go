@@ -378,7 +378,7 @@ func (c *column) temporal(v []byte) error {
 	if len(v) != width {
 		return errMalformed
 	}
-	switch c.op { //nolint:exhaustive // value has the others
+	switch c.op {
 	case opDate:
 		return c.date(int32(binary.BigEndian.Uint32(v)))
 	case opTime:

@@ -238,19 +238,23 @@ func isNumericText(v []byte) bool {
 	case textNaN, textInfinity, textNegInfinity:
 		return true
 	}
-	if len(v) > 0 && v[0] == '-' {
+	negative := len(v) > 0 && v[0] == '-'
+	if negative {
 		v = v[1:]
 	}
-	point := len(v)
+	point, digits := len(v), byte(0)
 	for i, d := range v {
 		switch {
 		case d == '.' && point == len(v):
 			point = i
 		case d < '0' || d > '9':
 			return false
+		default:
+			digits |= d - '0'
 		}
 	}
-	return point > 0 && point != len(v)-1 && (v[0] != '0' || point == 1)
+	// No bare point, no leading zeros, no negative zero.
+	return point > 0 && point != len(v)-1 && (v[0] != '0' || point == 1) && (!negative || digits != 0)
 }
 
 // parseDecimal is decodeDecimal for what numeric_out makes.

@@ -211,9 +211,6 @@ func trimPlus(v []byte) []byte {
 
 // cutWord returns v up to a space, and what is behind it.
 func cutWord(v []byte) (word, rest []byte) {
-	at := bytes.IndexByte(v, ' ')
-	if at < 0 {
-		return v, nil
-	}
-	return v[:at], v[at+1:]
+	word, rest, _ = bytes.Cut(v, []byte{' '})
+	return word, rest
 }

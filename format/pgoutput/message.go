@@ -6,8 +6,6 @@ import "time"
 //
 // The XID of what comes between StreamStart and StreamStop, of which Parse is told, is that of the transaction or subtransaction that
 // did it: what StreamAbort takes back by its SubXID. Elsewhere it is 0.
-//
-//sumtype:decl
 type Message interface{ message() }
 
 // Begin starts a transaction that comes as a whole.

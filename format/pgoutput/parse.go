@@ -51,7 +51,7 @@ type reader struct {
 	err      error
 }
 
-func (r *reader) message(kind byte) Message { //nolint:cyclop // a case for each message
+func (r *reader) message(kind byte) Message {
 	switch kind {
 	case 'B':
 		return Begin{FinalLSN: r.uint64(), Time: r.time(), XID: r.uint32()}

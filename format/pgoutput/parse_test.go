@@ -24,7 +24,7 @@ const (
 	row    = "\x00\x04nut\x00\x00\x00\x03abcb\x00\x00\x00\x00"
 )
 
-var momentTime = time.Date(2026, 1, 1, 0, 0, 0, 1000, time.UTC) //nolint:gochecknoglobals // a constant
+var momentTime = time.Date(2026, 1, 1, 0, 0, 0, 1000, time.UTC)
 
 type message struct {
 	name     string

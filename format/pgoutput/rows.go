@@ -111,7 +111,7 @@ func (r *Rows) image(columns *arrow.Schema, checkUTF8 bool) (image, error) {
 		im[c.Target] = b
 	}
 	if at := slices.Index(im, nil); at >= 0 {
-		return nil, fmt.Errorf("dataset %s, column %q: no column of the relation goes there", r.schema.Dataset, r.schema.Columns.Field(at).Name)
+		return nil, fmt.Errorf("dataset %s, column %q: no column of the relation goes there", r.schema.Dataset, columns.Field(at).Name)
 	}
 	return im, nil
 }

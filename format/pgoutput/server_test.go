@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -60,7 +61,7 @@ func (w *world) exec(statements ...string) {
 // peek returns what the slot has, as messages; options are pairs.
 func (w *world) peek(version int, options ...string) [][]byte {
 	w.t.Helper()
-	all := append([]string{"proto_version", fmt.Sprint(version), "publication_names", "p"}, options...)
+	all := append([]string{"proto_version", strconv.Itoa(version), "publication_names", "p"}, options...)
 	rows, err := w.conn.Query(w.t.Context(), "SELECT data FROM pg_logical_slot_peek_binary_changes($1, NULL, NULL, VARIADIC $2)", w.slot, all)
 	if err != nil {
 		w.t.Fatal(err)
@@ -338,7 +339,7 @@ func wideTable(w *world, list []column, inBinary bool) wide {
 }
 
 // types are what the columns need.
-var types = []string{ //nolint:gochecknoglobals // a constant
+var types = []string{
 	`CREATE EXTENSION citext`, `CREATE EXTENSION hstore`, `CREATE EXTENSION ltree`,
 	`CREATE TYPE mood AS ENUM ('1', 'it''s', '0', 'two words')`, `CREATE DOMAIN price AS numeric(6,2)`, `CREATE DOMAIN prices AS price[]`,
 	`CREATE TYPE pair AS (a int, b text)`,
@@ -353,7 +354,7 @@ func wideRows(list []column) (create, insert string) {
 	}
 	var tuples []string
 	for n := range rows {
-		values := []string{fmt.Sprint(n)}
+		values := []string{strconv.Itoa(n)}
 		for _, c := range list {
 			if n >= len(c.values) {
 				values = append(values, "NULL")
@@ -388,7 +389,7 @@ func TestEveryType(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				w.follow("wide", rows, 1, w.peek(1, "binary", fmt.Sprint(inBinary)))
+				w.follow("wide", rows, 1, w.peek(1, "binary", strconv.FormatBool(inBinary)))
 				got := rows.Take()
 				if len(want.Rejects)+len(got.Rejects) > 0 {
 					t.Fatalf("set aside: %v, %v", want.Rejects, got.Rejects)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -20,7 +21,8 @@ import (
 // cases C001, C002, C012, C016.
 func TestRandomValues(t *testing.T) {
 	list := []column{
-		{"float4", form(pgcopy.Float4), arrow.PrimitiveTypes.Float32, false, nil}, {"float8", form(pgcopy.Float8), arrow.PrimitiveTypes.Float64, false, nil},
+		{"float4", form(pgcopy.Float4), arrow.PrimitiveTypes.Float32, false, nil},
+		{"float8", form(pgcopy.Float8), arrow.PrimitiveTypes.Float64, false, nil},
 		{"numeric", form(pgcopy.Numeric), record.NumericType(), false, nil},
 		{"numeric(38,9)", form(pgcopy.Numeric), &arrow.Decimal128Type{Precision: 38, Scale: 9}, false, nil},
 		{"numeric(76,50)", form(pgcopy.Numeric), &arrow.Decimal256Type{Precision: 76, Scale: 50}, false, nil},
@@ -49,7 +51,7 @@ func TestRandomValues(t *testing.T) {
 		tab := wideTable(w, list, inBinary)
 		rows, err := pgoutput.NewRows(tab.schema, tab.columns, pgoutput.Options{})
 		check(t, err)
-		w.follow("wide", rows, 1, w.peek(1, "binary", fmt.Sprint(inBinary)))
+		w.follow("wide", rows, 1, w.peek(1, "binary", strconv.FormatBool(inBinary)))
 		sameBits(t, "UTC", list, w.copyOut(tab.schema, tab.types, tab.query), rows.Take())
 	}
 }
@@ -91,7 +93,7 @@ func TestSetAsideAlike(t *testing.T) {
 	for _, inBinary := range []bool{false, true} {
 		rows, err := pgoutput.NewRows(tab.schema, tab.columns, pgoutput.Options{})
 		check(t, err)
-		w.follow("wide", rows, 1, w.peek(1, "binary", fmt.Sprint(inBinary)))
+		w.follow("wide", rows, 1, w.peek(1, "binary", strconv.FormatBool(inBinary)))
 		got := rows.Take()
 		if diff := cmp.Diff(want.Rejects, got.Rejects); diff != "" {
 			t.Errorf("binary %t: rejects (-COPY +stream):\n%s", inBinary, diff)
@@ -186,7 +188,7 @@ func TestIdentities(t *testing.T) {
 	} {
 		for _, inBinary := range []bool{false, true} {
 			rows := identityRows(t, name, c.key)
-			w.follow(name, rows, 1, w.peek(1, "binary", fmt.Sprint(inBinary)))
+			w.follow(name, rows, 1, w.peek(1, "binary", strconv.FormatBool(inBinary)))
 			var got []string
 			for _, line := range changes(rows.Take()) {
 				got = append(got, strings.NewReplacer(x, "X", y, "Y").Replace(line))
@@ -214,8 +216,10 @@ func TestIdentities(t *testing.T) {
 func identityRows(t *testing.T, table string, key int) *pgoutput.Rows {
 	t.Helper()
 	fields := []arrow.Field{
-		{Name: "id", Type: arrow.PrimitiveTypes.Int32}, {Name: "code", Type: arrow.BinaryTypes.String},
-		{Name: "n", Type: arrow.PrimitiveTypes.Int32, Nullable: true}, {Name: "doc", Type: arrow.BinaryTypes.String, Nullable: true},
+		{Name: "id", Type: arrow.PrimitiveTypes.Int32},
+		{Name: "code", Type: arrow.BinaryTypes.String},
+		{Name: "n", Type: arrow.PrimitiveTypes.Int32, Nullable: true},
+		{Name: "doc", Type: arrow.BinaryTypes.String, Nullable: true},
 	}
 	var cols []pgoutput.RowColumn
 	for i, f := range []pgcopy.Form{pgcopy.Int4, pgcopy.Raw, pgcopy.Int4, pgcopy.Raw} {
