@@ -15,6 +15,7 @@ type Merge struct {
 	order   func(a, b record.Position) (int, bool)
 	jobs    []*job
 	seeded  map[string]map[string]bool // by lane, then dataset
+	ahead   map[string]record.Position // lanes that are ahead of the stream
 	at      record.Position            // the stream's
 	now     record.Position            // newest snapshot that was asked for
 	recent  []record.Position          // transactions that the stream brought and that may not be visible yet
@@ -26,6 +27,9 @@ type Merge struct {
 type Lane struct {
 	Name   string
 	Ledger json.RawMessage // of its progress; empty: it has nothing
+	// Loose says that the lane may have got more than its progress tells, and writes by key: what it gets again must not leave
+	// behind rows that were deleted meanwhile.
+	Loose bool
 	// Ahead is the lane's own position where that lies ahead of where the stream starts; zero: it does not.
 	Ahead record.Position
 }
@@ -39,10 +43,11 @@ type Delivery struct {
 
 // New returns the state of a pipeline whose lanes stand where they say. compare orders positions of the stream.
 func New(src connector.Merger, compare func(a, b record.Position) (int, bool), lanes []Lane) (*Merge, error) {
-	m := &Merge{src: src, order: compare, seeded: map[string]map[string]bool{}, dirty: true}
+	m := &Merge{src: src, order: compare, seeded: map[string]map[string]bool{}, ahead: map[string]record.Position{}, dirty: true}
 	type known struct {
-		text string
-		gate string
+		text  string
+		gate  string
+		loose bool
 	}
 	same := map[known]*job{}
 	for _, l := range lanes {
@@ -51,6 +56,9 @@ func New(src connector.Merger, compare func(a, b record.Position) (int, bool), l
 			return nil, err
 		}
 		m.seeded[l.Name] = map[string]bool{}
+		if !l.Ahead.Zero() {
+			m.ahead[l.Name] = l.Ahead
+		}
 		for _, d := range led.Seeded[l.Name] {
 			m.seeded[l.Name][d] = true
 		}
@@ -63,10 +71,11 @@ func New(src connector.Merger, compare func(a, b record.Position) (int, bool), l
 			if err != nil {
 				return nil, err //nolint:wrapcheck // it was decoded just now
 			}
-			k := known{string(text), l.Ahead.String()}
+			k := known{string(text), l.Ahead.String(), l.Loose}
 			if same[k] == nil { // lanes with the same state share one read
 				same[k] = e.restore()
 				same[k].gate = l.Ahead
+				same[k].refill = same[k].refill || l.Loose
 				m.jobs = append(m.jobs, same[k])
 			}
 			same[k].lanes = append(same[k].lanes, l.Name)
@@ -128,23 +137,21 @@ func (m *Merge) Request(ctx context.Context, s *record.Schema, how How, lanes ..
 }
 
 func (m *Merge) open(s *record.Schema, how How, lanes []string) {
-	ahead := record.Position{}
 	for _, l := range lanes {
-		if j := m.find(l, s.Dataset); j != nil {
-			ahead = j.gate
-		}
 		m.leave(l, s.Dataset)
-	}
-	for _, j := range m.jobs {
-		if j.dataset == s.Dataset && j.untouched() && j.truncate == (how == Truncate) && j.refill == (how == Refill) && j.gate.Equal(ahead) {
-			j.lanes = append(j.lanes, lanes...)
-			return
+		fits := func(j *job) bool {
+			return j.dataset == s.Dataset && j.untouched() && j.truncate == (how == Truncate) && j.refill == (how == Refill) &&
+				j.gate.Equal(m.ahead[l])
 		}
+		if i := slices.IndexFunc(m.jobs, fits); i >= 0 {
+			m.jobs[i].lanes = append(m.jobs[i].lanes, l)
+			continue
+		}
+		m.jobs = append(m.jobs, &job{
+			dataset: s.Dataset, schema: s, lanes: []string{l}, truncate: how == Truncate, refill: how == Refill, gate: m.ahead[l],
+			segments: []*segment{{}},
+		})
 	}
-	m.jobs = append(m.jobs, &job{
-		dataset: s.Dataset, schema: s, lanes: slices.Clone(lanes), truncate: how == Truncate, refill: how == Refill, gate: ahead,
-		segments: []*segment{{}},
-	})
 }
 
 // untouched reports whether nothing of the job was begun.
@@ -239,6 +246,11 @@ func (m *Merge) arrive(at record.Position) {
 		return
 	}
 	m.at = at
+	for l, ahead := range m.ahead {
+		if order, ok := m.order(at, ahead); ok && order >= 0 {
+			delete(m.ahead, l)
+		}
+	}
 	for _, j := range m.jobs {
 		m.reached(j, at)
 	}

@@ -10,124 +10,18 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/apache/arrow-go/v18/arrow/array"
-
+	"github.com/leatdata/leat/internal/sim"
 	"github.com/leatdata/leat/record"
 )
-
-// target is what a lane has. It refuses whatever comes twice, too late, too early or not at all: every change is compared with what the
-// log says about it.
-type target struct {
-	w      *world
-	rows   map[int64]row
-	refill bool // rows may be written over what is there
-	marked bool // the snapshot is complete
-}
-
-func (t *target) clone() target {
-	c := *t
-	c.rows = maps.Clone(t.rows)
-	return c
-}
-
-// apply takes one batch.
-func (t *target) apply(b *record.Batch) error {
-	if b.Truncate {
-		t.rows = map[int64]row{}
-	}
-	if b.NumRows() == 0 {
-		return nil
-	}
-	col := func(c, i int) int64 { return b.Rows.Column(c).(*array.Int64).Value(i) }
-	if b.Chunk != nil {
-		for i := range b.NumRows() {
-			if _, there := t.rows[col(0, i)]; there && !t.refill {
-				return fmt.Errorf("key %d was there when its chunk came", col(0, i))
-			}
-			t.rows[col(0, i)] = row{col(1, i), col(2, i)}
-		}
-		return nil
-	}
-	i := 0
-	for _, run := range b.Txns {
-		for range run.Rows {
-			if err := t.change(b, i, run.Position); err != nil {
-				return fmt.Errorf("transaction %s: %w", run.Position, err)
-			}
-			i++
-		}
-	}
-	return nil
-}
-
-func (t *target) change(b *record.Batch, i int, at record.Position) error {
-	key := b.Rows.Column(0).(*array.Int64).Value(i)
-	was := key
-	if b.KeyMoved(i) {
-		was = b.Old.Column(0).(*array.Int64).Value(i)
-	}
-	// The change that the log has for it: a moved key may come as a delete and an insert.
-	c, ok := t.w.find(value(at), b.Op(i), key, was, b.Rows.Column(1).(*array.Int64).Value(i), t.rows)
-	if !ok {
-		return fmt.Errorf("%s of key %d (%d before) is not what the log says, or the lane has %v", b.Op(i), key, was, t.rows[was])
-	}
-	before, there := t.rows[was]
-	if t.refill && b.Op(i) == record.Delete {
-		delete(t.rows, key)
-		return nil
-	}
-	if b.Op(i) != record.Insert && (!there || before != c.before) && !t.refill {
-		return fmt.Errorf("%s of key %d: the lane has %v (%v), and the log says %v", b.Op(i), was, before, there, c.before)
-	}
-	delete(t.rows, was)
-	if b.Op(i) == record.Delete {
-		return nil
-	}
-	if _, there := t.rows[key]; there && !t.refill {
-		return fmt.Errorf("%s of key %d, which is there", b.Op(i), key)
-	}
-	now := c.after
-	if b.IsUnchanged(2, i) {
-		if b.Op(i) == record.Insert || !there {
-			return fmt.Errorf("%s of key %d lacks a value, and the lane has none", b.Op(i), key)
-		}
-		now.big = before.big
-	}
-	t.rows[key] = now
-	return nil
-}
-
-// find looks a delivered change up in the log. Of several changes of the transaction it is the one that fits what the lane has.
-func (w *world) find(place int, op record.Op, key, was, v int64, rows map[int64]row) (change, bool) {
-	var found change
-	ok := false
-	for _, c := range w.log[place-1].changes {
-		fits := c.op == op && c.key == key && c.was == was
-		moved := c.op == record.Update && c.was != c.key
-		switch {
-		case moved && op == record.Delete && c.was == key:
-			fits = true
-		case moved && op == record.Insert && c.key == key:
-			fits, c.before = true, row{}
-		}
-		if !fits || (op != record.Delete && c.after.v != v) {
-			continue
-		}
-		if have, there := rows[was]; !ok || (there && have == c.before) || (!there && op == record.Insert) {
-			found, ok = c, true
-		}
-	}
-	return found, ok
-}
 
 // lane is one lane of the simulation: what its sink has committed, and what it has received since.
 type simLane struct {
 	name      string
 	stores    bool // it commits its own progress; else the watermark counts
-	committed target
+	committed *sim.Target
 	at        int // the position of what is committed
 	ledger    json.RawMessage
-	now       target
+	now       *sim.Target
 	boundary  *boundary
 	skip      int // items up to this position are passed over
 }
@@ -135,27 +29,28 @@ type simLane struct {
 type boundary struct {
 	at     int
 	ledger json.RawMessage
-	have   target
+	have   *sim.Target
 }
 
 // simulation drives one Merge through random steps.
 type simulation struct {
-	*world
-	t       *testing.T
-	schema  *record.Schema
-	m       *Merge
-	lanes   []*simLane
-	names   []string
-	read    int // place of the stream
-	open    *txnCursor
-	works   []*pending
-	lost    bool // mutation: positions are saved without ledgers
-	crashes int
-	asked   bool
+	*sim.Database
+	t        *testing.T
+	schema   *record.Schema
+	m        *Merge
+	lanes    []*simLane
+	names    []string
+	read     int // place of the stream
+	open     *cursor
+	works    []*pending
+	unjudged bool // mutation: what was held is delivered
+	lost     bool // mutation: positions are saved without ledgers
+	crashes  int
+	asked    bool
 }
 
-// txnCursor is a transaction of which a part was delivered.
-type txnCursor struct{ done int }
+// cursor is a transaction of which a part was delivered.
+type cursor struct{ done int }
 
 type pending struct {
 	w    *Work
@@ -164,17 +59,17 @@ type pending struct {
 
 func newSimulation(t *testing.T, seed uint64, lanes int) *simulation {
 	r := rand.New(rand.NewPCG(seed, 7)) //nolint:gosec // a simulation
-	s := &simulation{world: newWorld(r), t: t, schema: table("t")}
+	s := &simulation{Database: sim.NewDatabase(r), t: t, schema: sim.Table("t")}
 	for i := range lanes {
 		l := &simLane{name: fmt.Sprint("lane", i), stores: i%2 == 0}
-		l.committed = target{w: s.world, rows: map[int64]row{}}
+		l.committed = &sim.Target{DB: s.Database, Rows: map[int64]sim.Image{}}
 		s.lanes, s.names = append(s.lanes, l), append(s.names, l.name)
 	}
 	for range r.IntN(20) {
-		s.commit()
+		s.Commit()
 	}
-	s.read = len(s.log) // the stream begins here; the anchor waits until everything before is visible
-	s.settle()
+	s.read = len(s.Log) // the stream begins here; the anchor waits until everything before is visible
+	s.Settle()
 	for _, l := range s.lanes {
 		l.at = s.read
 	}
@@ -192,20 +87,20 @@ func (s *simulation) start() error {
 	s.read, s.open, s.works = from, nil, nil
 	var lanes []Lane
 	for _, l := range s.lanes { // the source sees to that when it starts
-		for _, t := range s.log[:l.at] {
-			t.visible = true
+		for _, t := range s.Log[:l.at] {
+			t.Visible = true
 		}
 	}
 	for _, l := range s.lanes {
-		l.now, l.boundary, l.skip = l.committed.clone(), nil, 0
+		l.now, l.boundary, l.skip = l.committed.Clone(), nil, 0
 		in := Lane{Name: l.name, Ledger: l.ledger}
 		if l.at > from {
-			in.Ahead, l.skip = number(l.at), l.at
+			in.Ahead, l.skip = sim.Place(l.at), l.at
 		}
 		lanes = append(lanes, in)
 	}
 	var err error
-	if s.m, err = New(s.world, compare, lanes); err != nil {
+	if s.m, err = New(s.Database, sim.ComparePlaces, lanes); err != nil {
 		return err
 	}
 	s.m.Describe(s.schema)
@@ -233,10 +128,10 @@ func (s *simulation) deliver(ds []Delivery) error {
 				continue
 			}
 			if d.Complete != "" {
-				l.now.marked = true
+				l.now.Marked = true
 				continue
 			}
-			if err := l.now.apply(d.Batch); err != nil {
+			if err := l.now.Apply(d.Batch); err != nil {
 				return fmt.Errorf("%s: %w", l.name, err)
 			}
 		}
@@ -254,18 +149,18 @@ func (s *simulation) mark() {
 			}
 			continue
 		}
-		l.boundary = &boundary{at: s.read, ledger: led, have: l.now.clone()}
+		l.boundary = &boundary{at: s.read, ledger: led, have: l.now.Clone()}
 	}
 }
 
 // stream reads a batch: several transactions, or a part of one.
 func (s *simulation) stream() error {
-	if s.read >= len(s.log) {
+	if s.read >= len(s.Log) {
 		return nil
 	}
 	b, end := s.cut()
 	if end {
-		b.Position = number(s.read)
+		b.Position = sim.Place(s.read)
 	}
 	out, err := s.m.Change(s.t.Context(), b, s.names)
 	if err != nil {
@@ -282,26 +177,26 @@ func (s *simulation) stream() error {
 
 // cut takes the next batch of the stream; end: it completes whole transactions.
 func (s *simulation) cut() (b *record.Batch, end bool) {
-	next := s.log[s.read]
+	next := s.Log[s.read]
 	done := 0
 	if s.open != nil {
 		done = s.open.done
 	}
-	left := next.changes[done:]
-	if len(left) > 1 && !left[0].truncate && s.r.IntN(4) == 0 {
-		part := &txn{xid: next.xid, changes: left[:1]}
-		s.open = &txnCursor{done: done + 1}
-		return batch(s.schema, s.read+1, []*txn{part}), false
+	left := next.Changes[done:]
+	if len(left) > 1 && !left[0].Truncate && s.Rand.IntN(4) == 0 {
+		part := &sim.Transaction{XID: next.XID, Changes: left[:1]}
+		s.open = &cursor{done: done + 1}
+		return sim.ChangeBatch(s.schema, s.read+1, []*sim.Transaction{part}), false
 	}
-	txns := []*txn{{xid: next.xid, changes: left}}
+	txns := []*sim.Transaction{{XID: next.XID, Changes: left}}
 	first := s.read + 1
 	s.read++
 	s.open = nil
-	for s.read < len(s.log) && !s.log[s.read].changes[0].truncate && s.r.IntN(2) == 0 && !s.isCut(s.read) {
-		txns = append(txns, s.log[s.read])
+	for s.read < len(s.Log) && !s.Log[s.read].Changes[0].Truncate && s.Rand.IntN(2) == 0 && !s.isCut(s.read) {
+		txns = append(txns, s.Log[s.read])
 		s.read++
 	}
-	return batch(s.schema, first, txns), true
+	return sim.ChangeBatch(s.schema, first, txns), true
 }
 
 func (s *simulation) isCut(at int) bool {
@@ -314,7 +209,7 @@ func (s *simulation) turn() error {
 		return nil
 	}
 	before := string(s.m.Ledger())
-	if err := s.deliver(s.m.Turn(number(s.read))); err != nil {
+	if err := s.deliver(s.m.Turn(sim.Place(s.read))); err != nil {
 		return err
 	}
 	if string(s.m.Ledger()) != before {
@@ -325,7 +220,7 @@ func (s *simulation) turn() error {
 
 // work begins something, or goes on with it.
 func (s *simulation) work() error {
-	if len(s.works) < 3 && s.r.IntN(2) == 0 {
+	if len(s.works) < 3 && s.Rand.IntN(2) == 0 {
 		if w := s.m.Next(2); w != nil {
 			s.works = append(s.works, &pending{w: w})
 		}
@@ -334,7 +229,7 @@ func (s *simulation) work() error {
 	if len(s.works) == 0 {
 		return nil
 	}
-	i := s.r.IntN(len(s.works))
+	i := s.Rand.IntN(len(s.works))
 	p := s.works[i]
 	switch {
 	case p.w.Plan:
@@ -342,10 +237,10 @@ func (s *simulation) work() error {
 		s.m.Planned(p.w, s.plan(p.w))
 		return nil
 	case p.rows == nil: // the snapshot is taken now, and the chunk handed over later
-		at := s.snap()
-		p.rows = chunkBatch(s.schema, at, s.inside(p.w.Chunk, s.rows(at)))
+		at := s.Snap()
+		p.rows = sim.ChunkBatch(s.schema, at, sim.InChunk(p.w.Chunk, s.Rows(at)))
 		return nil
-	case s.r.IntN(6) == 0:
+	case s.Rand.IntN(6) == 0:
 		s.works = slices.Delete(s.works, i, i+1)
 		s.m.Abandon(p.w)
 		return nil
@@ -357,9 +252,9 @@ func (s *simulation) work() error {
 	if err := s.deliver([]Delivery{{Lanes: p.w.Lanes(), Batch: p.rows}}); err != nil {
 		return err
 	}
-	s.publishing = s.blind
+	s.Blind = s.unjudged
 	held, err := s.m.Publish(s.t.Context(), p.w, p.rows.Chunk.Snapshot, int64(p.rows.NumRows()))
-	s.publishing = false
+	s.Blind = false
 	if err != nil {
 		return err
 	}
@@ -376,24 +271,13 @@ func (s *simulation) work() error {
 func (s *simulation) plan(w *Work) json.RawMessage {
 	from := int64(-1)
 	if w.After != nil {
-		from = bound(w.After)
+		from = sim.KeyBound(w.After)
 	}
-	to := from + 1 + s.r.Int64N(12)
+	to := from + 1 + s.Rand.Int64N(12)
 	if to >= 40 {
 		return nil
 	}
 	return json.RawMessage(fmt.Sprint(to))
-}
-
-// inside are the rows of a chunk.
-func (*simulation) inside(c record.Chunk, rows map[int64]row) map[int64]row {
-	maps.DeleteFunc(rows, func(k int64, _ row) bool {
-		if c.Keys != nil {
-			return !slices.ContainsFunc(c.Keys, func(j json.RawMessage) bool { return bound(j) == k })
-		}
-		return (c.From != nil && k <= bound(c.From)) || (c.To != nil && k > bound(c.To))
-	})
-	return rows
 }
 
 // save commits a lane up to its newest boundary.
@@ -401,7 +285,7 @@ func (s *simulation) save(l *simLane) {
 	if l.boundary == nil {
 		return
 	}
-	l.committed, l.at = l.boundary.have.clone(), l.boundary.at
+	l.committed, l.at = l.boundary.have.Clone(), l.boundary.at
 	if !s.lost || l.ledger == nil {
 		l.ledger = l.boundary.ledger
 	}
@@ -410,13 +294,13 @@ func (s *simulation) save(l *simLane) {
 
 // step does one random thing.
 func (s *simulation) step() error {
-	switch n := s.r.IntN(100); {
+	switch n := s.Rand.IntN(100); {
 	case n < 18:
-		s.commit()
+		s.Commit()
 	case n < 19:
-		s.world.truncate()
+		s.Truncate()
 	case n < 34:
-		s.show()
+		s.Show()
 	case n < 54:
 		return s.stream()
 	case n < 80:
@@ -425,7 +309,7 @@ func (s *simulation) step() error {
 		}
 		return s.work()
 	case n < 92:
-		s.save(s.lanes[s.r.IntN(len(s.lanes))])
+		s.save(s.lanes[s.Rand.IntN(len(s.lanes))])
 	case n < 94:
 		return s.ask()
 	case n < 96:
@@ -437,7 +321,7 @@ func (s *simulation) step() error {
 
 // ask lets a lane ask for everything once more.
 func (s *simulation) ask() error {
-	l := s.lanes[s.r.IntN(len(s.lanes))]
+	l := s.lanes[s.Rand.IntN(len(s.lanes))]
 	if l.skip > 0 || s.open != nil {
 		return nil
 	}
@@ -455,9 +339,9 @@ func (s *simulation) run(steps int) error {
 			return err
 		}
 	}
-	s.settle()
+	s.Settle()
 	for range 10_000 {
-		if s.read == len(s.log) && !s.m.Busy() {
+		if s.read == len(s.Log) && !s.m.Busy() {
 			break
 		}
 		if err := s.stream(); err != nil {
@@ -471,8 +355,8 @@ func (s *simulation) run(steps int) error {
 		}
 	}
 	for _, l := range s.lanes {
-		if !maps.Equal(l.now.rows, s.state) {
-			return fmt.Errorf("%s ends with %v, and the table is %v", l.name, l.now.rows, s.state)
+		if !maps.Equal(l.now.Rows, s.State) {
+			return fmt.Errorf("%s ends with %v, and the table is %v", l.name, l.now.Rows, s.State)
 		}
 	}
 	if s.m.Busy() {
@@ -509,11 +393,11 @@ func TestModel(t *testing.T) {
 // Each mistake that the merge could make is found.
 func TestMutations(t *testing.T) {
 	for name, mutate := range map[string]func(*simulation){
-		"judged by the place in the log":         func(s *simulation) { s.byLog = true },
-		"snapshots are forgotten early":          func(s *simulation) { s.forgetful = true },
-		"let go before it is visible":            func(s *simulation) { s.rash = true },
+		"judged by the place in the log":         func(s *simulation) { s.ByLog = true },
+		"snapshots are forgotten early":          func(s *simulation) { s.Forgetful = true },
+		"let go before it is visible":            func(s *simulation) { s.Rash = true },
 		"the position is saved without a ledger": func(s *simulation) { s.lost = true },
-		"what was held is not judged":            func(s *simulation) { s.blind = true },
+		"what was held is not judged":            func(s *simulation) { s.unjudged = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(2000) {

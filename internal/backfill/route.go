@@ -106,19 +106,20 @@ func (r *router) locate(ctx context.Context, b *record.Batch) error {
 	return err
 }
 
-// verdict is what happens to a change.
+// verdict is what happens to a change. A delete in a refill is delivered at once, whatever else: the lanes may have a row that no chunk
+// will overwrite.
 type verdict struct {
 	deliver bool
-	wait    *segment // held for it; nil: it is delivered or let go
+	wait    *segment // held for it
 	drop    bool     // let go because a chunk that is yet to be read has it
 }
 
 func (r *router) judge(where *segment, txn record.Position, deletes bool) verdict {
 	switch where.state {
 	case planned:
-		return verdict{drop: true, deliver: deletes && r.job.refill && !r.job.failed}
+		return verdict{drop: true, deliver: deletes && r.job.refill}
 	case reading:
-		return verdict{wait: where}
+		return verdict{wait: where, deliver: deletes && r.job.refill}
 	case published:
 		return verdict{deliver: !r.m.src.Includes(where.snapshot, txn)}
 	case done:
@@ -196,7 +197,7 @@ func (r *router) row(b *record.Batch, i int, txn record.Position) (v verdict, sp
 	}
 	there := r.segment(b.Old, b, i, r.was[i])
 	old := r.judge(there, txn, false)
-	if v == old && !(v.drop && r.job.refill) {
+	if v == old && !(r.job.refill && (v.drop || v.wait != nil)) {
 		return v, false
 	}
 	return verdict{}, true
@@ -231,10 +232,10 @@ func (r *router) reopen(b *record.Batch, i int) verdict {
 
 // put delivers or holds a part.
 func (r *router) put(b *record.Batch, v verdict) {
-	switch {
-	case v.deliver:
+	if v.deliver {
 		r.out = append(r.out, b)
-	case v.wait != nil:
+	}
+	if v.wait != nil {
 		v.wait.held = append(v.wait.held, b)
 	}
 }

@@ -26,8 +26,17 @@ func (w *Work) Lanes() []string { return w.job.lanes }
 // Stale reports whether the work was overtaken: its outcome must not be used.
 func (w *Work) Stale() bool { return w.job.epoch != w.epoch }
 
-// Same reports whether both are parts of one pass over a dataset, so that the planning of one can go on for the other.
-func (w *Work) Same(o *Work) bool { return o != nil && w.job == o.job && w.epoch == o.epoch }
+// Pass identifies the pass over a dataset that the work is part of: planning goes on from one work of it to the next.
+type Pass struct {
+	job   *job
+	epoch int
+}
+
+// Pass returns which pass the work is part of.
+func (w *Work) Pass() Pass { return Pass{w.job, w.epoch} }
+
+// Over reports whether nothing more is to be done in the pass.
+func (p Pass) Over() bool { return p.job.epoch != p.epoch }
 
 // Next returns something to do, or nil. A chunk's snapshot must be taken after Next returned it. ahead bounds how many chunks are planned
 // before they are read. Every Work ends with a call of Planned, Publish or Abandon.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"slices"
 	"sync"
@@ -38,8 +37,8 @@ type backfiller struct {
 	events  chan event
 	waiting []event // that came while a chunk was passed on
 	running int
-	plans   map[string]*planner // by dataset
-	passing *backfill.Work      // the chunk that is passed on while it is read
+	plans   map[backfill.Pass]*planner
+	passing *backfill.Work // the chunk that is passed on while it is read
 	later   []retry
 	target  record.Position // where the run ends; zero: nowhere
 
@@ -66,10 +65,13 @@ type retry struct {
 
 // planner walks along one dataset.
 type planner struct {
-	first *backfill.Work
-	next  func() (record.Chunk, error, bool)
-	stop  func()
-	tries int
+	out chan plannedChunk // closed behind the last one
+	end context.CancelFunc
+}
+
+type plannedChunk struct {
+	chunk record.Chunk
+	err   error
 }
 
 // newSchema is a dataset's columns from some place of the stream on.
@@ -89,14 +91,14 @@ func (g *generation) openBackfills(ctx context.Context, s start, c choice) error
 		return nil
 	}
 	b := &backfiller{
-		g: g, chunks: chunks, known: map[string]bool{}, events: make(chan event, chunkReaders+1), plans: map[string]*planner{},
+		g: g, chunks: chunks, known: map[string]bool{}, events: make(chan event, chunkReaders+1), plans: map[backfill.Pass]*planner{},
 		failed: map[string]map[string]string{},
 	}
 	order, _ := positionsOf(g.src)
 	lanes := make([]backfill.Lane, len(g.lanes))
 	for i, d := range g.lanes {
 		b.lanes = append(b.lanes, d.spec.Name)
-		lanes[i] = backfill.Lane{Name: d.spec.Name, Ahead: s.skips[d.spec.Name].until}
+		lanes[i] = backfill.Lane{Name: d.spec.Name, Ahead: s.skips[d.spec.Name].until, Loose: d.kind == flushes && d.offer.Mode == connector.Upsert}
 		if !d.stranger {
 			lanes[i].Ledger = d.ledger
 		}
@@ -109,7 +111,16 @@ func (g *generation) openBackfills(ctx context.Context, s start, c choice) error
 	if err := b.request(ctx, c); err != nil {
 		return err
 	}
-	return b.aim(ctx)
+	if err := b.aim(ctx); err != nil {
+		return err
+	}
+	// A sink that keeps no progress may be emptied for a backfill and then be found by a run that does not know why.
+	return g.r.update(ctx, func(rec *state.Record) error {
+		n, err := decodeNotes(rec.Progress.Ledger)
+		n.Backfill = b.merge.Ledger()
+		rec.Progress.Ledger = n.encode()
+		return err
+	})
 }
 
 // request opens what is lacking when a generation starts.
@@ -328,9 +339,6 @@ func (b *backfiller) handle(ctx context.Context, e event) error {
 	if e.more {
 		return nil
 	}
-	if p := b.plans[w.Dataset]; p != nil {
-		p.tries = 0
-	}
 	b.g.r.pacer.reset()
 	held, err := b.merge.Publish(ctx, w, *snapshotOf(e), rows)
 	if err != nil {
@@ -357,9 +365,9 @@ func snapshotOf(e event) *record.Position {
 // trouble decides about reading that failed: it is tried again, or its dataset fails alone, or all does.
 func (b *backfiller) trouble(e event) error {
 	w := e.work
-	if p := b.plans[w.Dataset]; p != nil {
+	if p := b.plans[w.Pass()]; p != nil && w.Plan {
 		p.end()
-		delete(b.plans, w.Dataset)
+		delete(b.plans, w.Pass())
 	}
 	if w.Stale() {
 		return nil
@@ -415,13 +423,14 @@ func (b *backfiller) start() {
 		if w == nil {
 			return
 		}
-		run := b.read
+		run := func(ctx context.Context) { b.read(ctx, w) }
 		if w.Plan {
-			run = b.plan
+			p := b.plannerOf(w)
+			run = func(ctx context.Context) { b.plan(ctx, w, p) }
 		}
 		b.phase(w.Dataset)
 		b.running++
-		if err := b.g.srcValue.spawn(func(ctx context.Context) { run(ctx, w) }); err != nil {
+		if err := b.g.srcValue.spawn(run); err != nil {
 			b.running--
 			b.merge.Abandon(w)
 			return
@@ -441,38 +450,55 @@ func (b *backfiller) tell(ctx context.Context, e event) bool {
 }
 
 // plan finds the next chunk.
-func (b *backfiller) plan(ctx context.Context, w *backfill.Work) {
+func (b *backfiller) plan(ctx context.Context, w *backfill.Work, p *planner) {
 	e := event{work: w}
-	p := b.plannerOf(w)
-	c, err, ok := p.next()
-	switch {
-	case err != nil:
-		e.err = fmt.Errorf("source: planning the snapshot of %s: %w", w.Dataset, err)
-	case !ok:
-		e.next = &record.Chunk{Dataset: w.Dataset}
-	default:
-		e.next = &c
+	var next plannedChunk
+	select {
+	case next = <-p.out:
+	case <-ctx.Done():
+		return
+	}
+	if next.err != nil {
+		e.err = fmt.Errorf("source: planning the snapshot of %s: %w", w.Dataset, next.err)
+	} else {
+		e.next = &next.chunk // without an end: the last one
 	}
 	b.tell(ctx, e)
 }
 
 // plannerOf returns the walk that work goes on with.
 func (b *backfiller) plannerOf(w *backfill.Work) *planner {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if p := b.plans[w.Dataset]; p != nil && p.first.Same(w) {
+	for pass, p := range b.plans {
+		if pass.Over() {
+			p.end()
+			delete(b.plans, pass)
+		}
+	}
+	if p := b.plans[w.Pass()]; p != nil {
 		return p
 	}
-	if p := b.plans[w.Dataset]; p != nil {
-		p.end()
+	p := &planner{out: make(chan plannedChunk)}
+	over, end := context.WithCancel(b.g.hard)
+	p.end = end
+	walk := func(ctx context.Context) {
+		defer close(p.out)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(over, cancel)()
+		for c, err := range b.chunks.PlanChunks(ctx, w.Dataset, w.After, chunkBytes) {
+			select {
+			case p.out <- plannedChunk{c, err}:
+			case <-ctx.Done():
+				return
+			}
+		}
 	}
-	p := &planner{first: w}
-	p.next, p.stop = iter.Pull2(b.chunks.PlanChunks(b.g.hard, w.Dataset, w.After, chunkBytes))
-	b.plans[w.Dataset] = p
+	if err := b.g.srcValue.spawn(walk); err != nil {
+		close(p.out)
+	}
+	b.plans[w.Pass()] = p
 	return p
 }
-
-func (p *planner) end() { p.stop() }
 
 // read reads one chunk. One that is larger than the buffer is handed over part by part.
 func (b *backfiller) read(ctx context.Context, w *backfill.Work) {

@@ -1,0 +1,234 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/internal/engine"
+	"github.com/leatdata/leat/internal/sim"
+)
+
+// followed is a pipeline that follows a simulated database.
+type followed struct {
+	*sim.World
+	db    *sim.Database
+	src   *sim.Stream
+	sinks []*sim.TableSink
+	store *sim.Store
+	plan  engine.Plan
+	seed  uint64
+}
+
+func newFollowed(seed uint64, stores ...bool) *followed {
+	w := sim.NewWorld(seed)
+	db := sim.NewDatabase(rand.New(rand.NewPCG(seed, 11)))
+	f := &followed{World: w, db: db, src: sim.NewStream(w, db), store: &sim.Store{World: w}, seed: seed}
+	f.src.Writes = 60
+	// A sink that gets changes again has no place where to find the values that a moved row had.
+	f.db.Whole = slices.Contains(stores, false)
+	f.plan = engine.Plan{
+		Name: "sim", Source: engine.SourceSpec{Connector: "sim", Config: f.src}, Drain: 2 * time.Minute, Once: true,
+		Retry:  engine.Retry{Attempts: 50, Min: 10 * time.Millisecond, Max: time.Second},
+		Commit: engine.Commit{Every: 100 * time.Millisecond},
+	}
+	for i, s := range stores {
+		k := sim.NewTableSink(w, db, fmt.Sprintf("sink%d", i), s)
+		f.sinks = append(f.sinks, k)
+		f.plan.Sinks = append(f.plan.Sinks, engine.SinkSpec{Name: k.Name, Connector: "sim", Config: k})
+	}
+	f.src.Durable = f.durable
+	return f
+}
+
+// durable says why the log may not be released so far: it is not saved, or a sink has not committed it.
+func (f *followed) durable(place int) string {
+	if at := sim.PlaceOf(f.store.Record.Progress.Position); at < place {
+		return fmt.Sprintf("the saved position is %d", at)
+	}
+	for _, s := range f.sinks {
+		if s.Stores && sim.PlaceOf(s.Progress.Position) < place {
+			return fmt.Sprintf("%s has committed %d", s.Name, sim.PlaceOf(s.Progress.Position))
+		}
+	}
+	return ""
+}
+
+func (f *followed) run(ctx context.Context) (engine.Summary, error) {
+	return engine.Run(ctx, f.plan, engine.Deps{Store: f.store, Rand: rand.New(rand.NewPCG(f.seed, 7))})
+}
+
+// check is the oracle at rest.
+func (f *followed) check() error {
+	if v := f.Violations(); len(v) > 0 {
+		return fmt.Errorf("violations: %q", v)
+	}
+	for _, s := range f.sinks {
+		if !maps.Equal(s.Durable.Rows, f.db.State) {
+			return fmt.Errorf("%s has %v, and the table is %v", s.Name, s.Durable.Rows, f.db.State)
+		}
+	}
+	return nil
+}
+
+// settle runs without faults until the sinks have all that the database has.
+func (f *followed) settle(ctx context.Context) error {
+	f.SetFaults(sim.Faults{})
+	for n := range 3 {
+		if n == 2 {
+			f.src.Writes = 0
+		}
+		sum, err := f.run(ctx)
+		if err != nil {
+			return err
+		}
+		if !sum.Done {
+			return errors.New("a run that was to end at the end of the stream did not get there")
+		}
+	}
+	return nil
+}
+
+// TestFollow follows databases that change, through random crashes, faults and stalls: every change reaches every lane once and in
+// order, and at rest every sink equals the table.
+//
+// clauses E1, E2, E5, E8, E9, E11, S21, W7, W13, case C041, case C042, case C044, case C048, case C059, case C060, case C063.
+func TestFollow(t *testing.T) {
+	for seed := range seeds(t) {
+		t.Run(strconv.Itoa(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { follow(t, uint64(seed)) })
+		})
+	}
+}
+
+func follow(t *testing.T, seed uint64) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 5))
+	stores := make([]bool, 1+r.IntN(3))
+	for i := range stores {
+		stores[i] = r.IntN(3) > 0
+	}
+	f := newFollowed(seed, stores...)
+	f.plan.QueueBytes = int64(2000 + r.IntN(20000))
+	f.plan.Commit.Bytes = int64(100 + r.IntN(20000))
+	ctx := t.Context()
+	for n := range r.IntN(6) {
+		f.SetFaults(sim.Faults{
+			Transient: r.Float64() * 0.05, Lost: r.Float64() * 0.05, Stall: r.Float64() * 0.03, CrashAt: 1 + r.IntN(250), After: r.IntN(2) == 0,
+		})
+		if n > 1 && r.IntN(3) == 0 {
+			f.plan.Resnapshot = []string{"t"}
+		}
+		_, _ = f.run(ctx) // whatever comes of it
+		f.plan.Resnapshot = nil
+		f.Restart()
+		if v := f.Violations(); len(v) > 0 {
+			t.Fatalf("seed %d, %v: violations: %q\n%v", seed, stores, v, tail(f.Events()))
+		}
+	}
+	err := f.settle(ctx)
+	if err == nil {
+		err = f.check()
+	}
+	if err != nil {
+		t.Fatalf("seed %d, %v: %v\n%v", seed, stores, err, tail(f.Events()))
+	}
+}
+
+func tail(events []sim.Event) []sim.Event { return events[max(0, len(events)-60):] }
+
+// Crashes at every step of one pipeline, before and after it took effect.
+//
+// clauses E8, S3, case C059.
+func TestFollowCrashAtEveryStep(t *testing.T) {
+	steps := 0
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollowed(3, true, false)
+		if _, err := f.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		steps = f.Steps()
+	})
+	if steps < 50 {
+		t.Fatalf("only %d steps", steps)
+	}
+	for step := 1; step <= steps; step++ {
+		for _, after := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFollowed(3, true, false)
+				f.SetFaults(sim.Faults{CrashAt: step, After: after})
+				_, _ = f.run(t.Context())
+				f.Restart()
+				err := f.settle(t.Context())
+				if err == nil {
+					err = f.check()
+				}
+				if err != nil {
+					t.Fatalf("crash at %d, after %v: %v\n%v", step, after, err, tail(f.Events()))
+				}
+			})
+		}
+	}
+}
+
+// With snapshot none only what changes from now on is delivered.
+func TestSnapshotNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollowed(5, true)
+		f.plan.Snapshot = engine.SnapshotNone
+		f.sinks[0].Durable.Refill = true // updates of rows that it never had
+		f.src.Writes = 0
+		if _, err := f.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(f.sinks[0].Durable.Rows); n != 0 {
+			t.Errorf("%d rows were copied", n)
+		}
+	})
+}
+
+// With snapshot only the run ends when everything was copied.
+func TestSnapshotOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollowed(6, true, true)
+		f.plan.Once, f.plan.Snapshot, f.src.Writes = false, engine.SnapshotOnly, 0
+		sum, err := f.run(t.Context())
+		if err == nil {
+			err = f.check()
+		}
+		if err != nil || !sum.Done {
+			t.Fatalf("done %v, %v", sum.Done, err)
+		}
+		backfills, err := engine.Backfills(f.store.Record.Progress.Ledger)
+		if err != nil || len(backfills) != 1 || backfills[0].Phase != engine.Live {
+			t.Errorf("backfills %v, %v", backfills, err)
+		}
+	})
+}
+
+// A source that is asked to follow is not a bounded one: its run is never saved as done, and the next one goes on.
+func TestOnceGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollowed(7, true)
+		for range 3 {
+			f.src.Writes = 10
+			if err := f.settle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if f.store.Record.Progress.Done || connector.ClassOf(f.check()) == connector.ClassPosition {
+			t.Error("the run is saved as done")
+		}
+		if err := f.check(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,472 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/leatdata/leat/record"
+)
+
+// maxKey is behind the largest key.
+const maxKey = 40
+
+// Image is a row of the simulated table; big is a value that updates may leave unsent.
+type Image struct {
+	V, Big int64
+}
+
+// Change is one change of a transaction.
+type Change struct {
+	Op       record.Op
+	Key, Was int64 // Was: the key before, of an update
+	Before   Image
+	After    Image
+	Unsent   bool // big did not change and is not sent
+	Truncate bool
+}
+
+// Transaction is a transaction in the order of the log; its place is its index plus one.
+type Transaction struct {
+	XID     int
+	Visible bool
+	Changes []Change
+}
+
+// Database is a table whose transactions become visible in another order than they are logged, as far as locks allow.
+type Database struct {
+	Rand  *rand.Rand
+	Log   []*Transaction
+	XID   int             // of the next transaction
+	State map[int64]Image // all of the log applied
+	last  map[int64]int   // key -> index of the last transaction that touched it
+	next  int64
+
+	snapshots []snapshot
+	ByLog     bool // mutation: inclusion is judged by places in the log
+	Forgetful bool // mutation: snapshots are forgotten at once
+	Whole     bool // updates of keys send all values
+	Blind     bool // mutation: nothing is included in any snapshot, while it is set
+	Rash      bool // mutation: everything is taken to be visible
+}
+
+type snapshot struct {
+	sees map[int]bool // xids
+	Log  int          // its length
+}
+
+// NewDatabase returns an empty one.
+func NewDatabase(r *rand.Rand) *Database {
+	return &Database{Rand: r, State: map[int64]Image{}, last: map[int64]int{}, next: 1}
+}
+
+// free reports whether nobody holds a lock on the key.
+func (d *Database) free(key int64) bool {
+	i, ok := d.last[key]
+	return !ok || d.Log[i].Visible
+}
+
+// Commit logs a random transaction. It becomes visible later.
+func (d *Database) Commit() {
+	t := &Transaction{XID: d.XID}
+	d.XID++
+	state := maps.Clone(d.State)
+	touched := map[int64]bool{}
+	usable := func(key int64) bool { return d.free(key) || touched[key] }
+	for range 1 + d.Rand.IntN(4) {
+		c := Change{Op: record.Op(0)}
+		keys := slices.DeleteFunc(slices.Sorted(maps.Keys(state)), func(k int64) bool { return !usable(k) })
+		pick := func() int64 { return keys[d.Rand.IntN(len(keys))] }
+		fresh := func() (int64, bool) {
+			k := d.Rand.Int64N(maxKey)
+			_, taken := state[k]
+			return k, !taken && usable(k)
+		}
+		d.next++
+		switch n := d.Rand.IntN(10); {
+		case n < 4 || len(keys) == 0:
+			k, ok := fresh()
+			if !ok {
+				continue
+			}
+			c = Change{Op: record.Insert, Key: k, Was: k, After: Image{d.next, d.next}}
+		case n < 7:
+			k := pick()
+			c = Change{Op: record.Update, Key: k, Was: k, Before: state[k], After: Image{d.next, state[k].Big}, Unsent: true}
+			if d.Rand.IntN(3) == 0 {
+				c.After.Big, c.Unsent = d.next, false
+			}
+		case n < 9:
+			k := pick()
+			to, ok := fresh()
+			if !ok {
+				continue
+			}
+			c = Change{Op: record.Update, Key: to, Was: k, Before: state[k], After: Image{d.next, state[k].Big}, Unsent: !d.Whole && d.Rand.IntN(2) == 0}
+			delete(state, k)
+		default:
+			k := pick()
+			c = Change{Op: record.Delete, Key: k, Was: k, Before: state[k]}
+		}
+		touched[c.Key], touched[c.Was] = true, true
+		if c.Op == record.Delete {
+			delete(state, c.Key)
+		} else {
+			state[c.Key] = c.After
+		}
+		t.Changes = append(t.Changes, c)
+	}
+	if len(t.Changes) == 0 {
+		return
+	}
+	d.State = state
+	for k := range touched {
+		d.last[k] = len(d.Log)
+	}
+	d.Log = append(d.Log, t)
+}
+
+// Truncate empties the table; it waits for everybody and is visible at once.
+func (d *Database) Truncate() {
+	d.Settle()
+	d.Log = append(d.Log, &Transaction{XID: d.XID, Visible: true, Changes: []Change{{Truncate: true}}})
+	d.XID++
+	d.State = map[int64]Image{}
+}
+
+// Settle makes every transaction visible.
+func (d *Database) Settle() {
+	for _, t := range d.Log {
+		t.Visible = true
+	}
+}
+
+// Show makes one transaction visible.
+func (d *Database) Show() {
+	var hidden []*Transaction
+	for _, t := range d.Log {
+		if !t.Visible {
+			hidden = append(hidden, t)
+		}
+	}
+	if len(hidden) > 0 {
+		hidden[d.Rand.IntN(len(hidden))].Visible = true
+	}
+}
+
+// Snap takes a snapshot.
+func (d *Database) Snap() record.Position {
+	s := snapshot{sees: map[int]bool{}, Log: len(d.Log)}
+	for _, t := range d.Log {
+		if t.Visible {
+			s.sees[t.XID] = true
+		}
+	}
+	d.snapshots = append(d.snapshots, s)
+	return Place(len(d.snapshots))
+}
+
+// Rows is what a snapshot sees.
+func (d *Database) Rows(at record.Position) map[int64]Image {
+	s := d.snapshots[PlaceOf(at)-1]
+	state := map[int64]Image{}
+	for _, t := range d.Log {
+		if !s.sees[t.XID] {
+			continue
+		}
+		for _, c := range t.Changes {
+			c.apply(state)
+		}
+	}
+	return state
+}
+
+func (c Change) apply(state map[int64]Image) {
+	switch {
+	case c.Truncate:
+		clear(state)
+	case c.Op == record.Delete:
+		delete(state, c.Key)
+	default:
+		delete(state, c.Was)
+		state[c.Key] = c.After
+	}
+}
+
+func Place(n int) record.Position {
+	return record.Position{Shape: 1, Data: json.RawMessage(fmt.Sprint(n))}
+}
+
+func PlaceOf(p record.Position) int {
+	var n int
+	if !p.Zero() {
+		if err := json.Unmarshal(p.Data, &n); err != nil {
+			panic(err)
+		}
+	}
+	return n
+}
+
+// ComparePlaces orders positions.
+func ComparePlaces(a, b record.Position) (int, bool) { return PlaceOf(a) - PlaceOf(b), true }
+
+// Now implements connector.Merger. Somebody becomes visible meanwhile.
+func (d *Database) Now(context.Context) (record.Position, error) {
+	d.Show()
+	if d.Rash {
+		s := snapshot{sees: map[int]bool{}, Log: len(d.Log)}
+		for _, t := range d.Log {
+			s.sees[t.XID] = true
+		}
+		d.snapshots = append(d.snapshots, s)
+		return Place(len(d.snapshots)), nil
+	}
+	return d.Snap(), nil
+}
+
+// Includes implements connector.Merger: the position of a transaction is its place in the log.
+func (d *Database) Includes(at, place record.Position) bool {
+	s := d.snapshots[PlaceOf(at)-1]
+	if d.Blind {
+		return false
+	}
+	if d.ByLog {
+		return PlaceOf(place) <= s.Log
+	}
+	return s.sees[d.Log[PlaceOf(place)-1].XID]
+}
+
+// Outlived implements connector.Merger.
+func (d *Database) Outlived(at, stream record.Position) bool {
+	return d.Forgetful || PlaceOf(stream) >= d.snapshots[PlaceOf(at)-1].Log
+}
+
+// Locate implements connector.Merger.
+func (*Database) Locate(_ context.Context, _ *record.Schema, rows arrow.RecordBatch, bounds []json.RawMessage) ([]int, error) {
+	at := make([]int, rows.NumRows())
+	for i := range at {
+		key := rows.Column(0).(*array.Int64)
+		for _, b := range bounds {
+			if key.IsValid(i) && key.Value(i) > KeyBound(b) {
+				at[i]++
+			}
+		}
+	}
+	return at, nil
+}
+
+// KeyBound reads an end of a chunk.
+func KeyBound(b json.RawMessage) int64 {
+	var n int64
+	if err := json.Unmarshal(b, &n); err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// KeyOf implements connector.Merger.
+func (*Database) KeyOf(_ *record.Schema, rows arrow.RecordBatch, i int) json.RawMessage {
+	return json.RawMessage(fmt.Sprint(rows.Column(0).(*array.Int64).Value(i)))
+}
+
+// Table is the schema of the simulated table.
+func Table(dataset string) *record.Schema {
+	field := func(name string) arrow.Field {
+		return arrow.Field{Name: name, Type: arrow.PrimitiveTypes.Int64, Nullable: true}
+	}
+	return &record.Schema{Dataset: dataset, Key: []int{0}, Columns: arrow.NewSchema([]arrow.Field{field("id"), field("v"), field("big")}, nil)}
+}
+
+// cells are the values of one image: id, v, big; nil: null.
+type cells [3]*int64
+
+func image(key int64, r Image) cells { return cells{&key, &r.V, &r.Big} }
+
+// ChangeBatch makes one batch of transactions of the log, the first of which is at place from; it has no position. A truncation must be the
+// first change.
+func ChangeBatch(s *record.Schema, from int, txns []*Transaction) *record.Batch {
+	b := &record.Batch{Schema: s}
+	var rows, old []cells
+	unsent := []uint64{0}
+	for i, t := range txns {
+		run := record.Txn{Position: Place(from + i)}
+		for _, c := range t.Changes {
+			if c.Truncate {
+				b.Truncate = true
+				continue
+			}
+			run.Rows++
+			n := len(rows)
+			now, was := image(c.Key, c.After), cells{}
+			if c.Op == record.Delete {
+				now = cells{now[0], nil, nil}
+			}
+			if c.Op == record.Update && c.Was != c.Key {
+				was[0] = &c.Was
+			}
+			if c.Unsent {
+				now[2] = nil
+				for len(unsent) <= n/64 {
+					unsent = append(unsent, 0)
+				}
+				unsent[n/64] |= 1 << (n % 64)
+			}
+			rows, old, b.Ops = append(rows, now), append(old, was), append(b.Ops, c.Op)
+		}
+		b.Txns = append(b.Txns, run)
+	}
+	for len(unsent) < (len(rows)+63)/64 {
+		unsent = append(unsent, 0)
+	}
+	b.Rows, b.Old, b.Unchanged = columns(s, rows), columns(s, old), map[int][]uint64{2: unsent}
+	b.Changes = len(rows)
+	return b
+}
+
+func columns(s *record.Schema, rows []cells) arrow.RecordBatch {
+	build := array.NewRecordBuilder(memory.DefaultAllocator, s.Columns)
+	for _, r := range rows {
+		for i, v := range r {
+			f := build.Field(i).(*array.Int64Builder)
+			if v == nil {
+				f.AppendNull()
+				continue
+			}
+			f.Append(*v)
+		}
+	}
+	return build.NewRecordBatch()
+}
+
+// ChunkBatch makes the rows of a chunk.
+func ChunkBatch(s *record.Schema, at record.Position, rows map[int64]Image) *record.Batch {
+	var all []cells
+	for _, k := range slices.Sorted(maps.Keys(rows)) {
+		all = append(all, image(k, rows[k]))
+	}
+	return &record.Batch{Schema: s, Rows: columns(s, all), Chunk: &record.Chunk{Dataset: s.Dataset, Snapshot: at}}
+}
+
+// Target is what a lane has. It refuses whatever comes twice, too late, too early or not at all: every change is compared with what the
+// log says about it.
+type Target struct {
+	DB     *Database
+	Rows   map[int64]Image
+	Refill bool // rows may be written over what is there
+	Marked bool // the snapshot is complete
+}
+
+// Clone copies it.
+func (t *Target) Clone() *Target {
+	c := *t
+	c.Rows = maps.Clone(t.Rows)
+	return &c
+}
+
+// Apply takes one batch.
+func (t *Target) Apply(b *record.Batch) error {
+	if b.Truncate {
+		t.Rows = map[int64]Image{}
+	}
+	if b.NumRows() == 0 {
+		return nil
+	}
+	col := func(c, i int) int64 { return b.Rows.Column(c).(*array.Int64).Value(i) }
+	if b.Chunk != nil {
+		for i := range b.NumRows() {
+			if _, there := t.Rows[col(0, i)]; there && !t.Refill {
+				return fmt.Errorf("key %d was there when its chunk came", col(0, i))
+			}
+			t.Rows[col(0, i)] = Image{col(1, i), col(2, i)}
+		}
+		return nil
+	}
+	i := 0
+	for _, run := range b.Txns {
+		for range run.Rows {
+			if err := t.change(b, i, run.Position); err != nil {
+				return fmt.Errorf("transaction %s: %w", run.Position, err)
+			}
+			i++
+		}
+	}
+	return nil
+}
+
+func (t *Target) change(b *record.Batch, i int, at record.Position) error {
+	key := b.Rows.Column(0).(*array.Int64).Value(i)
+	was := key
+	if b.KeyMoved(i) {
+		was = b.Old.Column(0).(*array.Int64).Value(i)
+	}
+	// The change that the log has for it: a moved key may come as a delete and an insert.
+	c, ok := t.DB.find(PlaceOf(at), b.Op(i), key, was, b.Rows.Column(1).(*array.Int64).Value(i), t.Rows)
+	if !ok {
+		return fmt.Errorf("%s of key %d (%d before) is not what the log says, or the lane has %v", b.Op(i), key, was, t.Rows[was])
+	}
+	before, there := t.Rows[was]
+	if t.Refill && b.Op(i) == record.Delete {
+		delete(t.Rows, key)
+		return nil
+	}
+	if b.Op(i) != record.Insert && (!there || before != c.Before) && !t.Refill {
+		return fmt.Errorf("%s of key %d: the lane has %v (%v), and the log says %v", b.Op(i), was, before, there, c.Before)
+	}
+	delete(t.Rows, was)
+	if b.Op(i) == record.Delete {
+		return nil
+	}
+	if _, there := t.Rows[key]; there && !t.Refill {
+		return fmt.Errorf("%s of key %d, which is there", b.Op(i), key)
+	}
+	now := c.After
+	if b.IsUnchanged(2, i) {
+		if (b.Op(i) == record.Insert || !there) && !t.Refill {
+			return fmt.Errorf("%s of key %d lacks a value, and the lane has none", b.Op(i), key)
+		}
+		now.Big = before.Big
+	}
+	t.Rows[key] = now
+	return nil
+}
+
+// find looks a delivered change up in the log. Of several changes of the transaction it is the one that fits what the lane has.
+func (d *Database) find(place int, op record.Op, key, was, v int64, rows map[int64]Image) (Change, bool) {
+	var found Change
+	ok := false
+	for _, c := range d.Log[place-1].Changes {
+		fits := c.Op == op && c.Key == key && c.Was == was
+		moved := c.Op == record.Update && c.Was != c.Key
+		switch {
+		case moved && op == record.Delete && c.Was == key:
+			fits = true
+		case moved && op == record.Insert && c.Key == key:
+			fits, c.Before = true, Image{}
+		}
+		if !fits || (op != record.Delete && c.After.V != v) {
+			continue
+		}
+		if have, there := rows[was]; !ok || (there && have == c.Before) || (!there && op == record.Insert) {
+			found, ok = c, true
+		}
+	}
+	return found, ok
+}
+
+// InChunk keeps the rows of a chunk.
+func InChunk(c record.Chunk, rows map[int64]Image) map[int64]Image {
+	maps.DeleteFunc(rows, func(k int64, _ Image) bool {
+		if c.Keys != nil {
+			return !slices.ContainsFunc(c.Keys, func(j json.RawMessage) bool { return KeyBound(j) == k })
+		}
+		return (c.From != nil && k <= KeyBound(c.From)) || (c.To != nil && k > KeyBound(c.To))
+	})
+	return rows
+}
