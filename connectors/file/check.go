@@ -82,21 +82,25 @@ func (s *sink) Check(context.Context) ([]connector.Probe, error) {
 			Name: "output", Detail: "standard output is written as rows come; what was written before a failure stays",
 		}}, nil
 	}
-	dir := s.dir()
+	return checkFolder(s.dir(), s.cfg.folder()), nil
+}
+
+// checkFolder looks whether files may be made in a folder; made: it is made if it does not exist.
+func checkFolder(dir string, made bool) []connector.Probe {
 	info, err := os.Stat(dir)
-	for s.cfg.folder() && os.IsNotExist(err) && dir != filepath.Dir(dir) {
+	for made && os.IsNotExist(err) && dir != filepath.Dir(dir) {
 		dir = filepath.Dir(dir) // it will be made
 		info, err = os.Stat(dir)
 	}
 	switch {
 	case err != nil:
-		return []connector.Probe{failed("folder", missingFolder(dir, err))}, nil
+		return []connector.Probe{failed("folder", missingFolder(dir, err))}
 	case !info.IsDir():
-		return []connector.Probe{{Name: "folder", Status: connector.Fail, Detail: dir + " is no folder", Fix: "choose another path"}}, nil
+		return []connector.Probe{{Name: "folder", Status: connector.Fail, Detail: dir + " is no folder", Fix: "choose another path"}}
 	case !writable(dir, info):
 		return []connector.Probe{{
 			Name: "folder", Status: connector.Fail, Detail: "no right to make files in " + dir, Fix: "chmod u+w " + dir,
-		}}, nil
+		}}
 	}
-	return []connector.Probe{{Name: "folder", Detail: dir + " can be written"}}, nil
+	return []connector.Probe{{Name: "folder", Detail: dir + " can be written"}}
 }

@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/text/encoding/htmlindex"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/format/changelog"
 	"github.com/leatdata/leat/format/csv"
 	"github.com/leatdata/leat/format/jsonl"
 	"github.com/leatdata/leat/record"
@@ -24,7 +26,8 @@ func Definition() connector.Definition {
 		Title: "Files",
 		Doc: "Reads and writes CSV, JSON Lines, Parquet and Arrow IPC files, one or many, compressed or not, and standard input and " +
 			"output (csv:-, jsonl:-). Types are found in the data without losing a value, or declared. Files appear as a whole when the " +
-			"run ends; a source goes on at the exact row.",
+			"run ends; a source goes on at the exact row. With log=true a folder keeps every change, each once and in order, as JSON " +
+			"Lines, Parquet or Debezium's events (docs/formats/change-log.md).",
 		Schemes:    slices.Sorted(maps.Keys(schemes())),
 		Extensions: extensions(),
 		Source:     func() connector.SourceConfig { return NewSource("") },
@@ -36,7 +39,7 @@ func Definition() connector.Definition {
 // Place is what source and sink have in common.
 type Place struct {
 	Path        string `leat:"path,required" doc:"a file, a pattern, or a folder/; -: standard input or output" example:"data/*.csv"`
-	Format      string `leat:"format" doc:"what the files are; empty: as their names say" enum:"|csv|jsonl|parquet|arrow"`
+	Format      string `leat:"format" doc:"what the files are; empty: as named; debezium: a log" enum:"|csv|jsonl|parquet|arrow|debezium"`
 	Compression string `leat:"compression" doc:"auto: as the content or the name says" enum:"auto|none|gzip|zstd"`
 	Delimiter   string `leat:"delimiter" doc:"CSV: such as ; or tab, semicolon, pipe, space; empty: the only one that fits, or a comma"`
 	Quote       string `leat:"quote" doc:"CSV: what quotes fields; none: nothing does" example:"'"`
@@ -71,9 +74,15 @@ type SourceConfig struct {
 // SinkConfig is the configuration of a sink. Make it with [NewSink].
 type SinkConfig struct {
 	Place
-	Null string `leat:"null" doc:"CSV: what stands for NULL, without quotes; text that is equal to it is quoted"`
+	Null       string        `leat:"null" doc:"CSV: what stands for NULL, without quotes; text that is equal to it is quoted"`
+	Log        bool          `leat:"log" doc:"keep every change, in a folder; the format is jsonl, parquet or debezium"`
+	Every      time.Duration `leat:"every" doc:"log: how long changes are collected before their files appear"`
+	FileBytes  int64         `leat:"file_bytes" doc:"log: a file ends when it has this many bytes"`
+	MetaPrefix string        `leat:"meta_prefix" doc:"log, Parquet: the beginning of the names of the columns that the log adds"`
 
 	Stdout io.Writer // what - writes; nil: standard output
+
+	fs logFS // nil: the machine's
 }
 
 // NewSource returns a configuration with the defaults.
@@ -86,8 +95,17 @@ func NewSource(path string) *SourceConfig {
 
 // NewSink returns a configuration with the defaults.
 func NewSink(path string) *SinkConfig {
-	return &SinkConfig{Place: Place{Path: path, Compression: compressAuto, Header: true}}
+	return &SinkConfig{
+		Place: Place{Path: path, Compression: compressAuto, Header: true},
+		Every: defaultLogEvery, FileBytes: defaultLogBytes, MetaPrefix: changelog.DefaultPrefix,
+	}
 }
+
+// Defaults of a log.
+const (
+	defaultLogEvery = 10 * time.Second
+	defaultLogBytes = 128 << 20
+)
 
 var (
 	_ connector.SourceConfig = (*SourceConfig)(nil)
@@ -148,6 +166,9 @@ func (p *Place) validate() error {
 	}
 	if p.std() && p.Format == "" {
 		return configError(errors.New("standard input and output have no name that says what they are"), "write it as csv:- or jsonl:-")
+	}
+	if p.Format == formatDebezium {
+		return configError(errors.New("debezium is a format of logs of changes"), "say log=true: file:FOLDER/?log=true&format=debezium")
 	}
 	if !slices.Contains([]string{"", formatCSV, formatJSONL, formatParquet, formatArrow}, p.Format) {
 		return configError(connector.UnknownName("format", p.Format, []string{formatCSV, formatJSONL, formatParquet, formatArrow}), "")
@@ -243,6 +264,9 @@ func (c *SourceConfig) Open(env connector.Env) (connector.Source, error) {
 
 // Contract implements connector.SinkConfig.
 func (c *SinkConfig) Contract() (connector.SinkContract, error) {
+	if c.Log {
+		return c.logContract(), c.validateLog()
+	}
 	contract := connector.SinkContract{
 		Modes: []connector.WriteMode{connector.Replace}, Input: connector.AppendOnly, Atomicity: connector.Whole, Durable: true,
 	}
@@ -251,6 +275,9 @@ func (c *SinkConfig) Contract() (connector.SinkContract, error) {
 		contract.Modes, contract.Atomicity, contract.Durable = []connector.WriteMode{connector.Append}, connector.NoAtomicity, false
 	case c.folder():
 		contract.Modes = append(contract.Modes, connector.Append)
+	}
+	if !c.std() {
+		contract.ForChanges = "say log=true, and a folder keeps every change: " + c.logInstead()
 	}
 	return contract, c.validate()
 }
@@ -267,6 +294,9 @@ func (c *SinkConfig) validate() error {
 
 // Identity implements connector.SinkConfig.
 func (c *SinkConfig) Identity() map[string]string {
+	if c.Log {
+		return map[string]string{"path": c.Path, "format": c.logKind(), "log": "true"}
+	}
 	id := c.Place.identity()
 	id["null"] = c.Null
 	return id
@@ -274,6 +304,12 @@ func (c *SinkConfig) Identity() map[string]string {
 
 // Open implements connector.SinkConfig.
 func (c *SinkConfig) Open(env connector.Env) (connector.Sink, error) {
+	if c.Log {
+		if err := c.validateLog(); err != nil {
+			return nil, err
+		}
+		return newLog(c, env), nil
+	}
 	if err := c.validate(); err != nil {
 		return nil, err
 	}

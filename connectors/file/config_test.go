@@ -3,10 +3,12 @@ package file_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/connector/connectortest"
 	"github.com/leatdata/leat/connectors/file"
 )
 
@@ -64,12 +66,23 @@ func TestURLs(t *testing.T) {
 
 // clause S15: what a configuration promises, and what is refused before anything is opened.
 func TestContracts(t *testing.T) {
+	replace, either := []connector.WriteMode{connector.Replace}, []connector.WriteMode{connector.Replace, connector.Append}
+	instead := func(where string) string { return "say log=true, and a folder keeps every change: file:" + where }
+	log := connector.SinkContract{
+		Modes: []connector.WriteMode{connector.Append}, Input: connector.Changelog, Atomicity: connector.PositionInTransaction, Durable: true,
+		Keyless: true, Every: 10 * time.Second, Bytes: 128 << 20,
+	}
+	often := log
+	often.Every, often.Bytes = time.Second, 1000
 	for raw, want := range map[string]connector.SinkContract{
-		"x.csv":               {Modes: []connector.WriteMode{connector.Replace}, Atomicity: connector.Whole, Durable: true},
-		"out/?format=csv":     {Modes: []connector.WriteMode{connector.Replace, connector.Append}, Atomicity: connector.Whole, Durable: true},
-		"file:out?format=csv": {Modes: []connector.WriteMode{connector.Replace, connector.Append}, Atomicity: connector.Whole, Durable: true},
-		"csv:out":             {Modes: []connector.WriteMode{connector.Replace}, Atomicity: connector.Whole, Durable: true},
-		"jsonl:-":             {Modes: []connector.WriteMode{connector.Append}},
+		"x.csv":                 {Modes: replace, Atomicity: connector.Whole, Durable: true, ForChanges: instead("x/?log=true")},
+		"out/?format=csv":       {Modes: either, Atomicity: connector.Whole, Durable: true, ForChanges: instead("out/?log=true")},
+		"file:a/out?format=csv": {Modes: either, Atomicity: connector.Whole, Durable: true, ForChanges: instead("a/out/?log=true")},
+		"parquet:out":           {Modes: replace, Atomicity: connector.Whole, Durable: true, ForChanges: instead("out/?log=true&format=parquet")},
+		"jsonl:-":               {Modes: []connector.WriteMode{connector.Append}},
+
+		"out?log=true": log, "file:///var/out/?log=true&format=debezium": log, "parquet:out?log=true": log,
+		"out.jsonl?log=true&every=1s&file_bytes=1000": often,
 	} {
 		cfg := file.NewSink("")
 		if err := cfg.SetURL(raw); err != nil {
@@ -99,6 +112,19 @@ func TestContracts(t *testing.T) {
 			_, err = cfg.Contract()
 		}
 		if err == nil || connector.ClassOf(err) != connector.ClassConfig {
+			t.Errorf("%s: %v", raw, err)
+		}
+	}
+	for _, raw := range []string{"?log=true", "jsonl:-?log=true", "csv:out?log=true", "x.arrow?log=true", "out?log=true&every=-1s", "out?log=true&file_bytes=0", "out/?format=debezium"} {
+		cfg := file.NewSink("")
+		err := cfg.SetURL(raw)
+		if err == nil {
+			_, err = cfg.Contract()
+		}
+		if code(t, err) != "file.config" {
+			t.Errorf("%s: %v", raw, err)
+		}
+		if _, err := cfg.Open(connectortest.Env(t)); connector.ClassOf(err) != connector.ClassConfig {
 			t.Errorf("%s: %v", raw, err)
 		}
 	}

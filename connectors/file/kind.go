@@ -12,6 +12,8 @@ const (
 	formatJSONL   = "jsonl"
 	formatParquet = "parquet"
 	formatArrow   = "arrow"
+
+	formatDebezium = "debezium" // of a log only
 )
 
 // Compressions by name.

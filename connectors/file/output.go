@@ -70,8 +70,8 @@ func (s *sink) compression(name string) string {
 const temporaryMark = ".leat-"
 
 // temporaryPrefix is what the temporary names of a lane begin with, behind the name of the file: only that lane removes them.
-func (s *sink) temporaryPrefix() string {
-	return temporaryMark + short(s.start.Pipeline+"\x00"+s.start.Lane) + "-"
+func temporaryPrefix(start connector.SinkStart) string {
+	return temporaryMark + short(start.Pipeline+"\x00"+start.Lane) + "-"
 }
 
 // sweep removes temporary files that a killed run of the same lane left.
@@ -80,12 +80,12 @@ func (s *sink) sweep(dir string) error {
 	if err != nil {
 		return wrap(err, "looking for leftovers in "+dir)
 	}
-	own := "." + filepath.Base(s.cfg.Path) + s.temporaryPrefix()
+	own := "." + filepath.Base(s.cfg.Path) + temporaryPrefix(s.start)
 	for _, f := range found {
 		name := f.Name()
 		mine := strings.HasPrefix(name, own)
 		if s.cfg.folder() {
-			mine = name[0] == '.' && strings.Contains(name, s.temporaryPrefix())
+			mine = name[0] == '.' && strings.Contains(name, temporaryPrefix(s.start))
 		}
 		if !mine || !strings.HasSuffix(name, ".tmp") {
 			continue
@@ -139,7 +139,7 @@ func (s *sink) place(o *output) (io.Writer, error) {
 	if _, err := rand.Read(random[:]); err != nil {
 		return nil, fmt.Errorf("making a temporary name: %w", err)
 	}
-	name := "." + filepath.Base(o.target) + s.temporaryPrefix() + hex.EncodeToString(random[:]) + ".tmp"
+	name := "." + filepath.Base(o.target) + temporaryPrefix(s.start) + hex.EncodeToString(random[:]) + ".tmp"
 	temporary := filepath.Join(filepath.Dir(o.target), name)
 	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
@@ -191,19 +191,28 @@ func (s *sink) writer(o *output) (format.Writer, error) {
 }
 
 func (o *output) compress(compression string) (io.Writer, error) {
+	packer, err := newPacker(o.buffer, compression)
+	if err != nil || packer == nil {
+		return o.buffer, err
+	}
+	o.packer = packer
+	return packer, nil
+}
+
+// newPacker returns a compressor; nil: none is needed.
+func newPacker(w io.Writer, compression string) (io.WriteCloser, error) {
 	switch compression {
 	case compressGzip:
-		o.packer = gzip.NewWriter(o.buffer)
+		return gzip.NewWriter(w), nil
 	case compressZstd:
-		z, err := zstd.NewWriter(o.buffer, zstd.WithEncoderConcurrency(1))
+		z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
 		if err != nil {
 			return nil, fmt.Errorf("starting zstd: %w", err)
 		}
-		o.packer = z
+		return z, nil
 	default:
-		return o.buffer, nil
+		return nil, nil //nolint:nilnil // nothing is compressed
 	}
-	return o.packer, nil
 }
 
 // flush hands out what stands in the compressor and the buffer.
