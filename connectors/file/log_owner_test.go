@@ -357,22 +357,42 @@ func TestLogFileBytes(t *testing.T) {
 	counted(t, root, 10_000)
 }
 
-// logFault makes a log whose newest commit could not give its file a name.
-func logFault(t *testing.T, mem *vfs.Mem) {
-	t.Helper()
-	broken := vfs.Hook(mem, func(o vfs.Op) error {
-		if o.Kind == "rename" && strings.HasSuffix(o.Name, ".jsonl") {
-			return errBroken
-		}
-		return nil
-	})
-	snk := startLog(t, file.On(newLog(logRoot, ""), broken), 1)
-	write(t, snk, connectortest.Numbered("d", 1, 1))
-	if err := commitLog(snk, progressAt(1)); connector.ClassOf(err) != connector.ClassOutcome {
-		t.Fatalf("the commit took place, and its error is %v", err)
+// A reader may take files away as soon as they have their names; what has none yet must stay.
+func TestLogRemoved(t *testing.T) {
+	mem := vfs.NewMem()
+	cfg := file.On(newLog(logRoot, ""), mem)
+	snk := startLog(t, cfg, 1)
+	if _, err := next(snk); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(snk.Close(t.Context()), mem.Remove(logRoot+"/d/000000000001.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	snk = startLog(t, cfg, 2)
+	if p, found := committedLog(t, snk); !found || string(p.Position.Data) != "1" {
+		t.Errorf("progress %+v", p)
+	}
+	cfg.FileBytes = 1
+	write(t, snk, connectortest.Numbered("d", 2, 1))
+	staged, err := mem.ReadDir(logRoot + "/d")
+	if err != nil || len(staged) != 1 {
+		t.Fatal(staged, err)
+	}
+	if err := mem.Remove(logRoot + "/d/" + staged[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := commitLog(snk, progressAt(2)); code(t, err) != "file.log_removed" {
+		t.Errorf("what was to be committed is gone: %v", err)
 	}
 	if err := snk.Close(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	snk = startLog(t, cfg, 2)
+	if n, err := next(snk); n != 2 || err != nil {
+		t.Errorf("going on at %d, %v", n, err)
+	}
+	if got := fmt.Sprint((logReader{mem, logRoot}).files("d")); got != "[000000000002.jsonl]" {
+		t.Errorf("files %s", got)
 	}
 }
 
@@ -435,22 +455,6 @@ func TestLogRefusals(t *testing.T) {
 		"another format":      {nil, logStart(2), "parquet", connector.ClassConfig, "file.config", "jsonl"},
 		"another lane":        {nil, other, "", connector.ClassConfig, "file.log_taken", `pipeline "p", lane "l"`},
 		"a damaged neighbour": {replace(`{`, `[`), other, "", connector.ClassPosition, "file.log_manifest", "damaged"},
-		"a lost file": {func(t *testing.T, mem *vfs.Mem) {
-			t.Helper()
-			for _, n := range []string{"d/000000000001.jsonl", "_leat/p~l.json"} {
-				if err := mem.Remove(logRoot + "/" + n); err != nil {
-					t.Fatal(err)
-				}
-			}
-			logFault(t, mem)
-			staged, err := mem.ReadDir(logRoot + "/d")
-			if err != nil || len(staged) != 1 {
-				t.Fatal(staged, err)
-			}
-			if err := mem.Remove(logRoot + "/d/" + staged[0]); err != nil {
-				t.Fatal(err)
-			}
-		}, logStart(2), "", connector.ClassPosition, "file.log_lost", "gone"},
 		"a manifest that is gone": {func(t *testing.T, mem *vfs.Mem) {
 			t.Helper()
 			if err := mem.Remove(manifest); err != nil {

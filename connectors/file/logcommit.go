@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -220,6 +219,9 @@ func (s *logSink) commitLocked(p *record.Progress) error {
 	if err := s.claim(); err != nil {
 		return err
 	}
+	if err := s.present(); err != nil {
+		return err
+	}
 	if err := s.syncFolders(s.finished, true); err != nil {
 		return err
 	}
@@ -286,6 +288,25 @@ func (s *logSink) claim() error {
 		return nil
 	}
 	return s.taken(fresh)
+}
+
+// present makes sure that nobody has removed what is to be committed.
+func (s *logSink) present() error {
+	for _, f := range s.finished {
+		name := filepath.Join(s.root, filepath.FromSlash(f.File), "..", f.Staged)
+		found, err := s.fs.Exists(name)
+		if err != nil {
+			return wrap(err, "looking for "+name)
+		}
+		if !found {
+			return &connector.Error{
+				Class: connector.ClassTransient, Code: "file.log_removed", Doing: "committing " + name,
+				Err:  errors.New("the file was written, and somebody has removed it"),
+				Hint: "leave files whose names begin with a dot alone: they are not finished",
+			}
+		}
+	}
+	return nil
 }
 
 // taken refuses folders, in lower case and with their datasets, that another lane writes to.
@@ -436,7 +457,7 @@ func outcome(doing string, err error) error {
 	}
 }
 
-// publish gives committed files their names, in order.
+// publish gives committed files their names, in order. One that is there under neither name had its own, and a reader took it away.
 func (s *logSink) publish(files []logEntry) error {
 	var moved []logEntry
 	for _, f := range files {
@@ -449,7 +470,8 @@ func (s *logSink) publish(files []logEntry) error {
 		if errors.Is(err, fs.ErrNotExist) { // it has its name already
 			var found bool
 			if found, err = s.fs.Exists(final); err == nil && !found {
-				return lostFile(final)
+				s.env.Log.Warn("a file of the log's newest commit is not there any more", logPath(final))
+				continue
 			}
 		}
 		if err != nil {
@@ -457,16 +479,5 @@ func (s *logSink) publish(files []logEntry) error {
 		}
 		moved = append(moved, f)
 	}
-	if len(moved) > 0 {
-		s.env.Log.Debug("files of the log got their names", slog.Int("files", len(moved)))
-	}
 	return s.syncFolders(moved, false)
-}
-
-func lostFile(name string) error {
-	return &connector.Error{
-		Class: connector.ClassPosition, Code: "file.log_lost", Doing: "reading " + name,
-		Err:  errors.New("the log's newest commit has this file, and it is gone"),
-		Hint: "put it back from a backup; or log to another folder and start over",
-	}
 }
