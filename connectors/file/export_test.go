@@ -42,4 +42,5 @@ func (o osVFS) Lock(name string) (io.Closer, error) {
 const (
 	MaxListed  = maxListed
 	MaxLogOpen = maxLogOpen
+	MaxPacked  = maxPacked
 )

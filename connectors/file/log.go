@@ -68,7 +68,8 @@ var (
 const (
 	logFolder  = "_leat"
 	logLock    = "lock"
-	maxLogOpen = 128 // files under way; the one that rests longest ends first
+	maxLogOpen = 512 // files under way; the one that rests longest ends first
+	maxPacked  = 64  // likewise, where each needs megabytes of memory: Parquet, compressed files
 	maxListed  = 256 // files in the manifest that are older than the newest commit
 )
 
@@ -185,7 +186,7 @@ func (s *logSink) set(name string) *logSet {
 
 // makeRoom ends the file that rests longest, where too many are open.
 func (s *logSink) makeRoom() error {
-	if s.open < maxLogOpen {
+	if s.open < s.maxOpen() {
 		return nil
 	}
 	var oldest *logSet
@@ -195,6 +196,13 @@ func (s *logSink) makeRoom() error {
 		}
 	}
 	return s.finish(oldest)
+}
+
+func (s *logSink) maxOpen() int {
+	if c := s.cfg.logCompression(); s.kind == formatParquet || c == compressGzip || c == compressZstd {
+		return maxPacked
+	}
+	return maxLogOpen
 }
 
 // finish completes the file of a dataset.

@@ -296,42 +296,44 @@ func TestLogManyFiles(t *testing.T) {
 
 // Many datasets at once keep few files open, and a large commit has many files: no row is lost.
 func TestLogManyDatasets(t *testing.T) {
-	const datasets = file.MaxLogOpen + 60
-	mem := vfs.NewMem()
-	open, most := 0, 0
-	hooked := vfs.Hook(mem, func(o vfs.Op) error {
-		switch o.Kind {
-		case "create":
-			open++
-			most = max(most, open)
-		case "close":
-			open--
+	for compression, limit := range map[string]int{"auto": file.MaxLogOpen, "gzip": file.MaxPacked} {
+		mem := vfs.NewMem()
+		open, most := 0, 0
+		cfg := file.On(newLog(logRoot, ""), vfs.Hook(mem, func(o vfs.Op) error {
+			switch o.Kind {
+			case "create":
+				open++
+				most = max(most, open)
+			case "close":
+				open--
+			}
+			return nil
+		}))
+		cfg.Compression = compression
+		snk := startLog(t, cfg, 1)
+		for round := range 2 {
+			for d := range limit + 40 {
+				write(t, snk, connectortest.Numbered(fmt.Sprintf("d%03d", d), round, 1))
+			}
 		}
-		return nil
-	})
-	snk := startLog(t, file.On(newLog(logRoot, ""), hooked), 1)
-	for round := range 2 {
-		for d := range datasets {
-			write(t, snk, connectortest.Numbered(fmt.Sprintf("d%03d", d), round, 1))
+		for i := range 5 {
+			write(t, snk, connectortest.Numbered("large", i*10_000, 10_000))
 		}
-	}
-	for i := range 5 {
-		write(t, snk, connectortest.Numbered("large", i*10_000, 10_000))
-	}
-	if err := errors.Join(commitLog(snk, progressAt(1)), snk.Close(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	if open != 0 || most > file.MaxLogOpen+1 {
-		t.Errorf("%d files open at the end, %d at most", open, most)
-	}
-	got := logReader{mem, logRoot}.lines(t)
-	for d := range datasets {
-		if n := len(got[fmt.Sprintf("d%03d", d)]); n != 2 {
-			t.Errorf("dataset %d has %d changes", d, n)
+		if err := errors.Join(commitLog(snk, progressAt(1)), snk.Close(t.Context())); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if len(got["large"]) != 50_000 || len(got) != datasets+1 {
-		t.Errorf("%d datasets, and %d changes of the large one", len(got), len(got["large"]))
+		if open != 0 || most > limit+1 {
+			t.Errorf("%d files open at the end, %d at most", open, most)
+		}
+		got := logReader{mem, logRoot}.lines(t)
+		for d := range limit + 40 {
+			if n := len(got[fmt.Sprintf("d%03d", d)]); n != 2 {
+				t.Errorf("dataset %d has %d changes", d, n)
+			}
+		}
+		if len(got["large"]) != 50_000 || len(got) != limit+41 {
+			t.Errorf("%d datasets, and %d changes of the large one", len(got), len(got["large"]))
+		}
 	}
 }
 

@@ -37,6 +37,9 @@ type logOutput struct {
 // logBuffer collects small writes; the text formats write pieces of at least this size.
 const logBuffer = 32 << 10
 
+// logGroup is how much memory of a Parquet file's rows is held: many files may be under way.
+const logGroup = 16 << 20
+
 // fileName is the name of file n of a dataset.
 func (s *logSink) fileName(n int64) string {
 	kind := s.kind
@@ -111,7 +114,7 @@ func (c *byteCount) Write(p []byte) (int, error) {
 func (s *logSink) logWriter(o *logOutput) (changelog.Writer, error) {
 	compression := s.cfg.logCompression()
 	if s.kind == formatParquet {
-		p := parquet.Options{}
+		p := parquet.Options{GroupBytes: logGroup}
 		if compression != compressAuto {
 			p.Compression = compression
 		}
