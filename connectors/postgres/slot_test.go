@@ -145,6 +145,25 @@ func refusedWith(t testing.TB, err error, class connector.Class, code string, te
 	}
 }
 
+// A server of its own: on a shared one slots wait for the transactions of everybody.
+func TestFollowed(t *testing.T) {
+	server := pgtest.Server(t, "wal_level=logical", "max_prepared_transactions=5", "max_replication_slots=50", "max_connections=200")
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *pgtest.Cluster)
+	}{
+		{"anchor", anchors},
+		{"anchor waits", anchorWaits},
+		{"anchor waits for a prepared transaction", anchorWaitsForPrepared},
+		{"anchor finds a slot", anchorFindsASlot},
+		{"anchor finds a slot in use", anchorFindsASlotInUse},
+		{"identifiers", anchorIdentifiers},
+		{"resume", resumes},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, server) })
+	}
+}
+
 func TestSlotNames(t *testing.T) {
 	seen := map[string]string{}
 	for _, c := range []struct {
@@ -198,8 +217,8 @@ func TestSlotNames(t *testing.T) {
 // The resume point is made without consuming anything, and what is changed afterwards lies behind it. A second call takes what the
 // first left.
 // clause S21.
-func TestAnchor(t *testing.T) {
-	db := pgtest.Database(t)
+func anchors(t *testing.T, server *pgtest.Cluster) {
+	db := server.Database()
 	a := newPipeline(t, db, map[string]string{"tables": "public.*"})
 	sqlAll(t, a.conn, `CREATE TABLE a (id int PRIMARY KEY, v text)`, `CREATE TABLE b (id int PRIMARY KEY) PARTITION BY RANGE (id)`,
 		`CREATE TABLE b1 PARTITION OF b FOR VALUES FROM (0) TO (10)`, `CREATE UNLOGGED TABLE cache (id int)`)
@@ -232,19 +251,20 @@ func TestAnchor(t *testing.T) {
 	}
 }
 
-// newSameAs opens the pipeline of another source once more.
+// newSameAs opens the pipeline of another source once more, perhaps on another server.
 func newSameAs(t testing.TB, db string, a *anchored) *anchored {
 	t.Helper()
 	b := newAnchored(t, db, a.env.Pipeline, nil)
 	cfg := *a.cfg
+	cfg.Connection = b.cfg.Connection
 	b.Source.cfg, b.pool.cfg = &cfg, &cfg
 	return b
 }
 
 // A slot can't be made before all transactions are over that began earlier. The wait is bounded, says whom it is for, and leaves nothing.
 // clause S1.
-func TestAnchorWaits(t *testing.T) {
-	db := pgtest.Database(t)
+func anchorWaits(t *testing.T, server *pgtest.Cluster) {
+	db := server.Database()
 	a := newPipeline(t, db, map[string]string{"table": "a", "statement_timeout": "1500ms"})
 	sqlExec(t, a.conn, `CREATE TABLE a (id int PRIMARY KEY)`)
 	slow := pgtest.Conn(t, db+"&application_name=slow-report")
@@ -285,8 +305,8 @@ func TestAnchorWaits(t *testing.T) {
 }
 
 // A prepared transaction that everybody forgot is named too, with what ends it.
-func TestAnchorWaitsForPrepared(t *testing.T) {
-	db := pgtest.Database(t)
+func anchorWaitsForPrepared(t *testing.T, server *pgtest.Cluster) {
+	db := server.Database()
 	a := newPipeline(t, db, map[string]string{"table": "a", "statement_timeout": "1500ms"})
 	gid := pipelineName()
 	sqlAll(t, a.conn, `CREATE TABLE a (id int PRIMARY KEY)`, `BEGIN`, `INSERT INTO a VALUES (1)`, `PREPARE TRANSACTION '`+gid+`'`)
@@ -299,11 +319,11 @@ func TestAnchorWaitsForPrepared(t *testing.T) {
 }
 
 // What Anchor does about a slot that is there already.
-func TestAnchorFindsASlot(t *testing.T) {
-	db := pgtest.Database(t)
+func anchorFindsASlot(t *testing.T, server *pgtest.Cluster) {
+	db := server.Database()
 	conn := pgtest.Conn(t, db)
 	sqlExec(t, conn, `CREATE TABLE a (id int PRIMARY KEY)`)
-	other := pgtest.Conn(t, pgtest.Database(t))
+	other := pgtest.Conn(t, server.Database())
 	create := `SELECT pg_create_logical_replication_slot('%s', 'pgoutput')`
 	for _, c := range []struct {
 		name   string
@@ -362,8 +382,8 @@ func TestAnchorFindsASlot(t *testing.T) {
 
 // A slot that another session uses is left alone, and the error says whose it is.
 // case C046.
-func TestAnchorFindsASlotInUse(t *testing.T) {
-	db := pgtest.Database(t)
+func anchorFindsASlotInUse(t *testing.T, server *pgtest.Cluster) {
+	db := server.Database()
 	a := newPipeline(t, db, map[string]string{"table": "a"})
 	sqlExec(t, a.conn, `CREATE TABLE a (id int PRIMARY KEY)`)
 	a.anchor(t)
@@ -395,8 +415,8 @@ func follow(t testing.TB, db, slot, publication string) uint32 {
 }
 
 // Any identifier can be followed: quotes, dots, blanks, other scripts, the longest names.
-func TestAnchorIdentifiers(t *testing.T) {
-	db := pgtest.Database(t)
+func anchorIdentifiers(t *testing.T, server *pgtest.Cluster) {
+	db := server.Database()
 	long := strings.Repeat("ü", 31) + "x"
 	for _, name := range []string{`Weird "Name"`, `a.b`, `'; DROP TABLE x; --`, "日本", long, `back\slash`} {
 		t.Run(name, func(t *testing.T) {

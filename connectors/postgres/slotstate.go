@@ -131,7 +131,7 @@ func measured(text []byte) int64 {
 	return max(0, toInt(text))
 }
 
-// leftovers is what the server keeps for the pipeline.
+// leftovers is what the server keeps for the pipeline: the slot, and the publication if leat made it; nil: there is none.
 type leftovers struct {
 	slot        *slotInfo
 	publication *publication
@@ -142,7 +142,16 @@ func (s *Source) leftovers(ctx context.Context, pg *pgconn.PgConn) (l leftovers,
 	if l.slot, err = readSlot(ctx, pg, s.slotName()); err != nil {
 		return l, err
 	}
-	l.publication, err = readPublication(ctx, pg, s.publicationName(), s.env.Pipeline)
+	if l.slot != nil && l.slot.foreign() != "" {
+		l.slot = nil
+	}
+	if l.publication, err = readPublication(ctx, pg, s.publicationName(), s.env.Pipeline); err != nil {
+		return l, err
+	}
+	standby, err := ask(ctx, pg, "SELECT pg_catalog.pg_is_in_recovery()")
+	if err == nil && (isTrue(standby[0][0]) || l.publication == nil || !l.publication.ours()) {
+		l.publication = nil // of a standby it is the primary's
+	}
 	return l, err
 }
 
@@ -160,7 +169,7 @@ func (s *Source) Describe(ctx context.Context) ([]string, error) {
 		return nil, s.cfg.wrap("looking for what the server keeps for the pipeline", err)
 	}
 	var out []string
-	if l.slot != nil && l.slot.foreign() == "" {
+	if l.slot != nil {
 		line := "replication slot " + s.slotName()
 		if l.slot.Restart > 0 {
 			line += ", for which the server keeps " + sizeText(max(0, int64(l.slot.Now-l.slot.Restart))) + " of log"
@@ -170,7 +179,7 @@ func (s *Source) Describe(ctx context.Context) ([]string, error) {
 		}
 		out = append(out, line)
 	}
-	if l.publication != nil && l.publication.ours() {
+	if l.publication != nil {
 		out = append(out, fmt.Sprintf("publication %s, of %d tables", ident(l.publication.Name), len(l.publication.Members)))
 	}
 	return out, nil
@@ -188,7 +197,7 @@ func (s *Source) Drop(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if l.slot != nil && l.slot.foreign() == "" {
+		if l.slot != nil {
 			if l.slot.Active {
 				return &connector.Error{
 					Class: connector.ClassPermanent, Code: "postgres.slot.active", Doing: doing,
@@ -199,7 +208,7 @@ func (s *Source) Drop(ctx context.Context) error {
 				return err
 			}
 		}
-		if l.publication == nil || !l.publication.ours() {
+		if l.publication == nil {
 			return nil
 		}
 		doing = "removing the publication " + strconv.Quote(l.publication.Name)

@@ -3,6 +3,7 @@ package pgtest
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -274,6 +275,22 @@ func (c *Cluster) Copy(settings ...string) *Cluster {
 	return other
 }
 
+// Recover starts a copy as one that is restored from an archive, up to the end of the log that it has. It then is on a timeline of its
+// own. The setting restore_command must be there.
+func (c *Cluster) Recover() {
+	c.t.Helper()
+	c.program("touch", filepath.Join(c.data(), "recovery.signal"))
+	c.Start()
+	ctx, cancel := context.WithTimeout(c.t.Context(), startTimeout)
+	defer cancel()
+	conn := Conn(c.t, c.URL())
+	for recovering := true; recovering; {
+		if err := conn.QueryRow(ctx, "SELECT pg_is_in_recovery()").Scan(&recovering); err != nil {
+			c.t.Fatalf("waiting for the end of a recovery: %v", err)
+		}
+	}
+}
+
 // Standby is a second server that follows this one, which is restarted for it. It begins without the slots of this one, as one that is
 // made from a base backup does.
 func (c *Cluster) Standby(settings ...string) *Cluster {
@@ -309,6 +326,14 @@ func (c *Cluster) CatchUp(primary *Cluster) {
 
 // URL is the address of the database leat, as the superuser.
 func (c *Cluster) URL() string { return c.As("leat", "leat") }
+
+// Database makes an empty database and returns its address, as the superuser. It is gone with the server.
+func (c *Cluster) Database() string {
+	c.t.Helper()
+	name := "leat_test_" + strings.ToLower(rand.Text()[:12])
+	exec(c.t.Context(), c.t, c.As("leat", "postgres"), "CREATE DATABASE "+name+" TEMPLATE template0")
+	return c.As("leat", name)
+}
 
 // As is the address of a database for a role.
 func (c *Cluster) As(role, database string) string {
