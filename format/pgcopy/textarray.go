@@ -147,13 +147,13 @@ func (a *arrayColumn) elementText(t *arrayText) error {
 
 func (a *arrayColumn) quoted(t *arrayText) (v []byte, ok bool) {
 	in := t.rest[1:]
-	end := bytes.IndexByte(in, '"')
-	if end < 0 {
+	plain, rest, closed := bytes.Cut(in, []byte{'"'})
+	if !closed {
 		return nil, false
 	}
-	if bytes.IndexByte(in[:end], '\\') < 0 {
-		t.rest = in[end+1:]
-		return in[:end], true
+	if bytes.IndexByte(plain, '\\') < 0 {
+		t.rest = rest
+		return plain, true
 	}
 	a.unquoted = a.unquoted[:0]
 	for i := 0; i < len(in); i++ {
