@@ -30,7 +30,7 @@ func TestReadmeCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := regexp.MustCompile(`(?:bin/)?leat (copy|run|check|preview|discover|connectors|state|schema|version)\b([^\n|]*)`)
+	command := regexp.MustCompile(`(?:bin/)?leat (copy|sync|run|check|preview|discover|connectors|status|state|drop|schema|version)\b([^\n|]*)`)
 	flag := regexp.MustCompile(`--([a-z-]+)`)
 	seen := 0
 	for _, m := range command.FindAllStringSubmatch(string(text), -1) {
@@ -43,7 +43,7 @@ func TestReadmeCommands(t *testing.T) {
 			}
 		}
 	}
-	if seen < 8 {
+	if seen < 10 {
 		t.Errorf("found only %d commands", seen)
 	}
 }

@@ -135,7 +135,7 @@ func (s *session) drop(ctx context.Context, store state.Store, p *config.Pipelin
 	if err != nil {
 		return err
 	}
-	rec, version, err := store.Load(ctx, p.Name)
+	_, _, err = store.Load(ctx, p.Name)
 	saved := err == nil
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
 		return err
@@ -153,7 +153,7 @@ func (s *session) drop(ctx context.Context, store state.Store, p *config.Pipelin
 	if err != nil {
 		return err
 	}
-	forget := saved && !f.keepState && rec.Progress.Run != ""
+	forget := saved && !f.keepState
 	if len(there) == 0 && !forget {
 		if f.name != "" && !saved {
 			if _, _, err := loadRecord(ctx, store, p.Name); err != nil {
@@ -174,9 +174,7 @@ func (s *session) drop(ctx context.Context, store state.Store, p *config.Pipelin
 		}
 	}
 	if forget {
-		rec = rec.Reset() // attempts never go back: late owners stay shut out, and sinks know an owner by it
-		rec.Updated = s.clock()().UTC()
-		if _, err := store.Save(ctx, rec, version); err != nil {
+		if err := store.Delete(ctx, p.Name); err != nil {
 			return fmt.Errorf("forgetting pipeline %s, whose part of the source is gone: %w", p.Name, err)
 		}
 	}

@@ -206,9 +206,12 @@ func newFollowLogger(every time.Duration) *followLogger {
 }
 
 func (l *followLogger) show(v view) {
-	l.stalled = logStall(l.log, v, l.stalled)
+	due := v.Elapsed-l.logged >= l.every
+	if stalled := v.Stalled > 0; due || stalled != l.stalled {
+		l.stalled = logStall(l.log, v, l.stalled)
+	}
 	l.showPhases(v)
-	if v.Elapsed-l.logged < l.every {
+	if !due {
 		return
 	}
 	l.logged = v.Elapsed

@@ -217,6 +217,26 @@ func TestFollowLogger(t *testing.T) {
 	}
 }
 
+// What stands still is said at once, and then no more often than progress.
+func TestFollowLoggerStall(t *testing.T) {
+	var out bytes.Buffer
+	l := newFollowLogger(10 * time.Second)
+	l.log = slog.New(slog.NewTextHandler(&out, nil))
+	for second := range 40 {
+		v := view{State: "running", Elapsed: time.Duration(second) * time.Second}
+		if second > 15 && second < 35 {
+			v.Stalled = v.Elapsed
+		}
+		l.show(v)
+	}
+	if n := strings.Count(out.String(), "stalled: nothing has moved"); n != 3 { // after 16, 20 and 30 seconds
+		t.Errorf("said %d times:\n%s", n, out.String())
+	}
+	if n := strings.Count(out.String(), "moving again"); n != 1 {
+		t.Errorf("%d times moving again:\n%s", n, out.String())
+	}
+}
+
 func TestFollowSummary(t *testing.T) {
 	sum := engine.Summary{
 		Pipeline: "sync-shop-a-1", Reached: connector.ExactlyOnce, Took: 3*time.Hour + 5*time.Minute, Resumed: true,
@@ -231,7 +251,7 @@ func TestFollowSummary(t *testing.T) {
 	s.PeakMemory = 0
 	want := `orders     1,000,001 rows     114 MB  1 change, live
 lines              0 rows        0 B  0 changes, waiting
-stopped after 3h05m: 1,000,000 rows copied, 1 change followed (114 MB)
+stopped after 3h05m: 1,000,000 rows copied, 1 change followed
 went on where the last run ended
 the same command goes on from here; leat status sync-shop-a-1 shows how far it is
 guarantee: exactly-once

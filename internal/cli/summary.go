@@ -164,8 +164,8 @@ func (s summary) headline(b *strings.Builder) {
 	took := shortDuration(time.Duration(s.Seconds * float64(time.Second)))
 	if s.followed {
 		verb := map[string]string{"done": "came to the end of the changes", "failed": "failed"}[s.State]
-		fmt.Fprintf(b, "%s after %s: %s copied, %s followed (%s)", cmp.Or(verb, s.State), took, plural(s.Snapshot, "row"),
-			plural(s.Changes, "change"), bytesText(s.Bytes))
+		fmt.Fprintf(b, "%s after %s: %s copied, %s followed", cmp.Or(verb, s.State), took, plural(s.Snapshot, "row"),
+			plural(s.Changes, "change"))
 		return
 	}
 	verb := map[string]string{"done": "copied", "interrupted": "interrupted after", "failed": "failed after"}[s.State]

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/rogpeppe/go-internal/testscript"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/leatdata/leat/internal/cli"
+	"github.com/leatdata/leat/internal/pgtest"
+)
+
+// cases C044, C049, C106: a database is copied and followed, looked at, and let go of. Each script has a database of its own, $PG. The
+// server is their own, too: a slot waits for every transaction that is open in it.
+func TestSyncScripts(t *testing.T) {
+	server := pgtest.Server(t, "wal_level=logical")
+	p := params("testdata/sync/*.txt")
+	p.Cmds["pg"] = pgCommand
+	setup := p.Setup
+	p.Setup = func(env *testscript.Env) error {
+		name := "sync_" + strings.ToLower(rand.Text()[:8])
+		if err := pgExec(context.Background(), server.URL(), "create database "+name, io.Discard); err != nil {
+			return err
+		}
+		env.Setenv("PG", server.As("leat", name))
+		env.Setenv("PGPOOR", server.As("poor", name))
+		return setup(env)
+	}
+	testscript.Run(t, p)
+}
+
+// pg SQL: runs statements on $PG, and prints rows with | between the columns.
+func pgCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: pg SQL")
+	}
+	ts.Check(pgExec(context.Background(), ts.Getenv("PG"), args[0], ts.Stdout()))
+}
+
+func pgExec(ctx context.Context, url, sql string, out io.Writer) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	results, err := conn.PgConn().Exec(ctx, sql).ReadAll()
+	for _, r := range results {
+		for _, row := range r.Rows {
+			if _, err := fmt.Fprintf(out, "%s\n", bytes.Join(row, []byte("|"))); err != nil {
+				return err
+			}
+		}
+	}
+	return err
+}
+
+// clause E10
+// The first signal ends the following of a source in good order, with 0; the same command goes on, and nothing is missing or doubled.
+func TestStopFollowing(t *testing.T) {
+	url := pgtest.Server(t, "wal_level=logical").URL()
+	conn := pgtest.Conn(t, url)
+	run := func(sql string) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(`create table items(id int primary key, name text)`)
+	run(`insert into items select i, 'item number ' || i from generate_series(1, 1000) i`)
+	target, rows := database(t, "pragma journal_mode=wal; create table other(a)")
+	args := []string{"sync", url, "sqlite:" + target, "--name", "stop", "--state", t.TempDir()}
+
+	l := start(t, args...)
+	l.until("the copy", func(m map[string]any) bool { return m["msg"] == "phase" && m["phase"] == "live" })
+	run(`update items set name = 'changed' where id <= 10; delete from items where id > 990; insert into items values (2000, 'new')`)
+	l.until("the changes", func(m map[string]any) bool {
+		n, _ := m["changes"].(float64)
+		return m["msg"] == "progress" && n >= 21
+	})
+	if err := l.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if code := l.wait(); code != cli.ExitOK {
+		t.Fatalf("ended with %d:\n%s", code, strings.Join(l.all, "\n"))
+	}
+	if n := count(t, rows); n != 991 {
+		t.Errorf("%d rows after the stop", n)
+	}
+
+	run(`insert into items select i, 'later' from generate_series(3000, 3008) i; delete from items where id = 1`)
+	l = start(t, append(args, "--once")...)
+	l.until("the end", func(m map[string]any) bool { return m["msg"] == "done" && m["resumed"] == true && m["changes"] == 10.0 })
+	if code := l.wait(); code != cli.ExitOK {
+		t.Errorf("ended with %d", code)
+	}
+	if n := count(t, rows); n != 999 {
+		t.Errorf("%d rows in the end", n)
+	}
+	if got := text(t, rows, "select name from items where id = 2"); got != "changed" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func text(t *testing.T, conn *sqlite.Conn, query string) string {
+	t.Helper()
+	out := ""
+	err := sqlitex.ExecuteTransient(conn, query, &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+		out = s.ColumnText(0)
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// A database with what the example is about is followed to the end of its changes, twice.
+func TestFollowExample(t *testing.T) {
+	dir, url := sample(t), pgtest.Server(t, "wal_level=logical").URL()
+	env := []string{"SHOP_URL=" + url}
+	leatIn(t, dir, env, "run", "examples/orders-to-postgres.yaml", "-q")
+	leatIn(t, dir, env, "run", "examples/postgres-follow.yaml", "--once", "-q")
+	replica := func() int {
+		return strings.Count(leatIn(t, dir, nil, "copy", "sqlite:examples/out/shop-replica.db?table=orders", "jsonl:-", "-q"), "\n")
+	}
+	if n := replica(); n != 500 {
+		t.Errorf("%d rows", n)
+	}
+	conn := pgtest.Conn(t, url)
+	if _, err := conn.Exec(t.Context(), `delete from public.orders where order_id <= 100010`); err != nil {
+		t.Fatal(err)
+	}
+	out := leatIn(t, dir, env, "run", "examples/postgres-follow.yaml", "--once", "--json")
+	if n := replica(); n != 490 || !strings.Contains(out, `"state":"done"`) {
+		t.Errorf("%d rows, %s", n, out)
+	}
+	if out := leatIn(t, dir, env, "status", "examples/postgres-follow.yaml"); !strings.Contains(out, "\nok\n") {
+		t.Error(out)
+	}
+	if out := leatIn(t, dir, env, "drop", "examples/postgres-follow.yaml", "--yes"); !strings.Contains(out, "dropped") {
+		t.Error(out)
+	}
+}
