@@ -27,10 +27,14 @@ type segment struct {
 	snapshot record.Position // published: what it was read under
 	held     []*record.Batch // reading: changes that wait for it, in order
 	again    bool            // reading: the last try failed
+	has      map[string]bool // reading and published, in a refill: the keys of the rows that were read
 }
 
 // waits reports whether somebody should read the segment.
 func (s *segment) waits() bool { return s.ready && s.state == planned || s.again }
+
+// finish forgets the snapshot.
+func (s *segment) finish() { s.state, s.snapshot, s.has = done, record.Position{}, nil }
 
 func (s *segment) begin() { s.state, s.again = reading, false }
 

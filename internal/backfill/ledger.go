@@ -104,7 +104,7 @@ func (e entry) restore() *job {
 		switch {
 		case p.Done:
 			s.state = done
-		case p.Snapshot != nil:
+		case p.Snapshot != nil && !e.Refill: // a refill has to know which rows were read
 			s.state, s.snapshot = published, *p.Snapshot
 		}
 		if p.Keys != nil {

@@ -73,9 +73,9 @@ func New(src connector.Merger, compare func(a, b record.Position) (int, bool), l
 			}
 			k := known{string(text), l.Ahead.String(), l.Loose}
 			if same[k] == nil { // lanes with the same state share one read
+				e.Refill = e.Refill || l.Loose
 				same[k] = e.restore()
 				same[k].gate = l.Ahead
-				same[k].refill = same[k].refill || l.Loose
 				m.jobs = append(m.jobs, same[k])
 			}
 			same[k].lanes = append(same[k].lanes, l.Name)
@@ -267,7 +267,8 @@ func (m *Merge) reached(j *job, at record.Position) {
 	changed := false
 	for _, s := range j.all() {
 		if s.state == published && m.src.Outlived(s.snapshot, at) {
-			s.state, s.snapshot, changed = done, record.Position{}, true
+			s.finish()
+			changed = true
 		}
 	}
 	if changed {

@@ -252,8 +252,9 @@ func (s *simulation) work() error {
 	if err := s.deliver([]Delivery{{Lanes: p.w.Lanes(), Batch: p.rows}}); err != nil {
 		return err
 	}
+	s.m.Took(p.w, p.rows)
 	s.Blind = s.unjudged
-	held, err := s.m.Publish(s.t.Context(), p.w, p.rows.Chunk.Snapshot, int64(p.rows.NumRows()))
+	held, err := s.m.Publish(s.t.Context(), p.w, p.rows.Chunk.Snapshot)
 	s.Blind = false
 	if err != nil {
 		return err
@@ -326,7 +327,17 @@ func (s *simulation) ask() error {
 		return nil
 	}
 	s.asked = true
-	return s.m.Request(s.t.Context(), s.schema, Truncate, l.name)
+	how := Truncate
+	if s.Rand.IntN(3) == 0 { // from here on rows may come over those that are there
+		how = Refill
+		for _, l := range s.lanes {
+			l.now.Refill, l.committed.Refill = true, true
+			if l.boundary != nil {
+				l.boundary.have.Refill = true
+			}
+		}
+	}
+	return s.m.Request(s.t.Context(), s.schema, how, l.name)
 }
 
 // run drives a simulation, then lets it come to rest and compares every lane with the table.

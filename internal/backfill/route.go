@@ -2,6 +2,7 @@ package backfill
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -106,25 +107,34 @@ func (r *router) locate(ctx context.Context, b *record.Batch) error {
 	return err
 }
 
-// verdict is what happens to a change. A delete in a refill is delivered at once, whatever else: the lanes may have a row that no chunk
-// will overwrite.
+// verdict is what happens to a change. A delete in a refill is delivered at once, and later as long as its chunk has no such row: the
+// lanes may have one that nothing else takes away.
 type verdict struct {
 	deliver bool
 	wait    *segment // held for it
 	drop    bool     // let go because a chunk that is yet to be read has it
 }
 
-func (r *router) judge(where *segment, txn record.Position, deletes bool) verdict {
+// judge decides about one side of a change; gone: the key has no row any more.
+func (r *router) judge(where *segment, txn record.Position, gone func() json.RawMessage) verdict {
+	deletes := gone != nil && r.job.refill
 	switch where.state {
 	case planned:
-		return verdict{drop: true, deliver: deletes && r.job.refill}
+		return verdict{drop: true, deliver: deletes}
 	case reading:
-		return verdict{wait: where, deliver: deletes && r.job.refill}
+		return verdict{wait: where, deliver: deletes}
 	case published:
-		return verdict{deliver: !r.m.src.Includes(where.snapshot, txn)}
+		if r.m.src.Includes(where.snapshot, txn) {
+			return verdict{deliver: deletes && !where.has[string(gone())]}
+		}
 	case done:
 	}
 	return verdict{deliver: true}
+}
+
+// key returns how to find a row's key.
+func (r *router) key(s *record.Schema, rows arrow.RecordBatch, i int) func() json.RawMessage {
+	return func() json.RawMessage { return r.m.src.KeyOf(s, rows, i) }
 }
 
 // segment is where a key is.
@@ -188,7 +198,11 @@ func (r *router) note(txn record.Position) {
 // row judges one row. split: its old and its new key are judged differently.
 func (r *router) row(b *record.Batch, i int, txn record.Position) (v verdict, split bool) {
 	here := r.segment(b.Rows, b, i, r.at[i])
-	v = r.judge(here, txn, b.Op(i) == record.Delete)
+	var gone func() json.RawMessage
+	if b.Op(i) == record.Delete {
+		gone = r.key(b.Schema, b.Rows, i)
+	}
+	v = r.judge(here, txn, gone)
 	if !r.moved[i] {
 		if v.deliver && b.Op(i) == record.Insert && incomplete(b, i) { // half of a changed key
 			v = r.reopen(b, i)
@@ -196,8 +210,8 @@ func (r *router) row(b *record.Batch, i int, txn record.Position) (v verdict, sp
 		return v, false
 	}
 	there := r.segment(b.Old, b, i, r.was[i])
-	old := r.judge(there, txn, false)
-	if v == old && !(r.job.refill && (v.drop || v.wait != nil)) {
+	old := r.judge(there, txn, nil)
+	if v == old && (v.deliver || !r.job.refill) {
 		return v, false
 	}
 	return verdict{}, true
@@ -209,9 +223,9 @@ func (r *router) split(b *record.Batch, i int, txn record.Position) error {
 	if err != nil {
 		return err
 	}
-	old := r.judge(r.segment(b.Old, b, i, r.was[i]), txn, true)
+	old := r.judge(r.segment(b.Old, b, i, r.was[i]), txn, r.key(b.Schema, b.Old, i))
 	r.put(gone, old)
-	now := r.judge(r.segment(b.Rows, b, i, r.at[i]), txn, false)
+	now := r.judge(r.segment(b.Rows, b, i, r.at[i]), txn, nil)
 	if now.deliver && incomplete(b, i) {
 		now = r.reopen(b, i)
 	}

@@ -87,19 +87,35 @@ func (m *Merge) Abandon(w *Work) {
 	case w.Plan:
 		w.job.planning = false
 	default:
-		w.seg.again = true
+		w.seg.again, w.seg.has = true, nil
 	}
 }
 
-// Publish says that the chunk's rows were read under the snapshot, and returns which held changes follow them. rows is how many there
-// were. The rows come first; nothing with a position may come between.
-func (m *Merge) Publish(ctx context.Context, w *Work, snapshot record.Position, rows int64) ([]Delivery, error) {
+// Took takes note of rows of a chunk that are delivered.
+func (m *Merge) Took(w *Work, b *record.Batch) {
+	if w.Stale() {
+		return
+	}
+	w.job.rows += int64(b.NumRows())
+	if !w.job.refill {
+		return
+	}
+	if w.seg.has == nil {
+		w.seg.has = map[string]bool{}
+	}
+	for i := range b.NumRows() {
+		w.seg.has[string(m.src.KeyOf(b.Schema, b.Rows, i))] = true
+	}
+}
+
+// Publish says that the chunk's rows were delivered, read under the snapshot, and returns which held changes follow them. The rows come
+// first; nothing with a position may come between.
+func (m *Merge) Publish(ctx context.Context, w *Work, snapshot record.Position) ([]Delivery, error) {
 	if w.Stale() {
 		return nil, nil
 	}
 	s := w.seg
 	s.state, s.snapshot = published, snapshot
-	w.job.rows += rows
 	m.dirty = true
 	waiting := s.held
 	s.held = nil
@@ -114,7 +130,7 @@ func (m *Merge) Publish(ctx context.Context, w *Work, snapshot record.Position, 
 		}
 	}
 	if !m.at.Zero() && m.src.Outlived(snapshot, m.at) {
-		s.state, s.snapshot = done, record.Position{}
+		s.finish()
 		w.job.tidy()
 	}
 	return out, nil

@@ -331,6 +331,7 @@ func (b *backfiller) handle(ctx context.Context, e event) error {
 	rows := int64(0)
 	for _, batch := range e.batches {
 		rows += int64(batch.NumRows())
+		b.merge.Took(w, batch)
 		if err := b.deliver(ctx, backfill.Delivery{Lanes: w.Lanes(), Batch: batch}); err != nil {
 			return err
 		}
@@ -340,7 +341,7 @@ func (b *backfiller) handle(ctx context.Context, e event) error {
 		return nil
 	}
 	b.g.r.pacer.reset()
-	held, err := b.merge.Publish(ctx, w, *snapshotOf(e), rows)
+	held, err := b.merge.Publish(ctx, w, *snapshotOf(e))
 	if err != nil {
 		return err
 	}

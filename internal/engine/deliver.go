@@ -317,8 +317,9 @@ func (d *deliverer) due() bool {
 	case d.bytes >= size, d.heldBytes >= max(size, d.g.r.plan.QueueBytes), d.later != nil, d.g.soft.Err() != nil:
 		return true
 	case !d.dirty: // positions alone cost the sink nothing before they are needed
-		idle := !d.g.r.contract.Bounded && len(d.held) > 0 && d.consumer.CaughtUp()
-		return idle && (d.store == nil || time.Since(d.since) >= d.every()) || len(d.held) >= maxHeld
+		free := d.store == nil && d.consumer.CaughtUp()
+		waits := !d.g.r.contract.Bounded && len(d.held) > 0 && (free || time.Since(d.since) >= d.every())
+		return waits || len(d.held) >= maxHeld
 	case time.Since(d.since) >= d.every():
 		return true
 	}

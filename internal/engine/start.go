@@ -219,7 +219,7 @@ func chooseStart(c choice, f startFacts) (start, error) {
 		switch {
 		case n.all:
 			s.skips[f.lanes[i].sink] = skip{all: true}
-		case !n.at.Zero() && !n.at.Equal(low):
+		case !n.at.Zero() && !n.at.Equal(s.from.Position):
 			s.skips[f.lanes[i].sink] = skip{until: n.at}
 			if !slices.ContainsFunc(s.cuts, n.at.Equal) {
 				s.cuts = append(s.cuts, n.at)
