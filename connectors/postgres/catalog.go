@@ -22,6 +22,11 @@ SELECT t.oid, n.nspname, t.typname, pg_catalog.format_type(t.oid, -1), t.typtype
 	CASE WHEN t.typtype = 'b' AND s.proname = 'array_send' THEN t.typelem ELSE 0 END,
 	CASE WHEN sn.nspname = 'pg_catalog' THEN s.proname ELSE sn.nspname || '.' || s.proname END,
 	pg_catalog.quote_ident(o_n.nspname) || '.' || pg_catalog.quote_ident(o.proname),
+	(SELECT x_n.nspname FROM pg_catalog.pg_opclass x JOIN pg_catalog.pg_am m ON m.oid = x.opcmethod AND m.amname = 'btree'
+		JOIN pg_catalog.pg_amop p ON p.amopfamily = x.opcfamily AND p.amopstrategy = 5
+			AND p.amoplefttype = x.opcintype AND p.amoprighttype = x.opcintype
+		JOIN pg_catalog.pg_operator g ON g.oid = p.amopopr JOIN pg_catalog.pg_namespace x_n ON x_n.oid = g.oprnamespace
+		WHERE x.opcintype = t.oid AND x.opcdefault AND x_n.nspname <> 'pg_catalog'),
 	(SELECT pg_catalog.json_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_catalog.pg_enum e WHERE e.enumtypid = t.oid)
 FROM t
 JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
@@ -45,10 +50,10 @@ func readTypes(ctx context.Context, conn *pgconn.PgConn, cols []sourceColumn) (s
 	for _, r := range rows {
 		t := &serverType{
 			oid: toOID(r[0]), schema: string(r[1]), name: string(r[2]), sql: string(r[3]), kind: r[4][0], base: toOID(r[5]),
-			baseMod: int32(toInt(r[6])), elem: toOID(r[7]), send: string(r[8]), output: string(r[9]),
+			baseMod: int32(toInt(r[6])), elem: toOID(r[7]), send: string(r[8]), output: string(r[9]), operators: string(r[10]),
 		}
-		if r[10] != nil {
-			if err := json.Unmarshal(r[10], &t.labels); err != nil {
+		if r[11] != nil {
+			if err := json.Unmarshal(r[11], &t.labels); err != nil {
 				return nil, fmt.Errorf("labels of %s: %w", t.sql, err)
 			}
 		}
@@ -64,25 +69,33 @@ type relationInfo struct {
 	kind      byte // r table, p partitioned table, v view, m materialised view, f foreign table
 	parents   []uint32
 	inherited bool // other tables inherit its columns and rows, and it is not partitioned
+	partition bool // of a partitioned table
+	logged    bool // its changes go through the log
 	rows      int64
 	bytes     int64
 	pages     int64
 }
 
-// relationsSQL lists what can be read, outside of the server's own schemas. It opens no table, and so waits for no lock.
+// relationsSQL lists tables and views outside of the server's own schemas: of those that the role may use, or of the others. It opens no
+// table, and so waits for no lock.
 const relationsSQL = `
 SELECT c.oid, n.nspname, c.relname, c.relkind,
 	(SELECT pg_catalog.json_agg(i.inhparent::int8) FROM pg_catalog.pg_inherits i WHERE i.inhrelid = c.oid),
-	c.relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid)
+	c.relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid), c.relispartition, c.relpersistence = 'p'
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
-	AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+	AND pg_catalog.has_schema_privilege(n.oid, 'USAGE') = $1::bool
 ORDER BY n.nspname, c.relname`
 
 const blockSize = 8192
 
 func readRelations(ctx context.Context, conn *pgconn.PgConn) ([]relationInfo, error) {
-	rows, err := ask(ctx, conn, relationsSQL)
+	return readRelationsThat(ctx, conn, "true")
+}
+
+// readRelationsThat returns the relations of schemas that the role may use, or of those that it may not.
+func readRelationsThat(ctx context.Context, conn *pgconn.PgConn, usable string) ([]relationInfo, error) {
+	rows, err := ask(ctx, conn, relationsSQL, usable)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +103,7 @@ func readRelations(ctx context.Context, conn *pgconn.PgConn) ([]relationInfo, er
 	for i, r := range rows {
 		out[i] = relationInfo{
 			oid: toOID(r[0]), rel: relation{schema: string(r[1]), name: string(r[2])}, kind: r[3][0], inherited: isTrue(r[5]),
-			rows: -1, bytes: -1,
+			partition: isTrue(r[6]), logged: isTrue(r[7]), rows: -1, bytes: -1,
 		}
 		if r[4] != nil {
 			if err := json.Unmarshal(r[4], &out[i].parents); err != nil {
@@ -131,11 +144,21 @@ func readSizes(ctx context.Context, conn *pgconn.PgConn, relations []relationInf
 	return nil
 }
 
-// columnsSQL reads the columns of relations.
+// columnsSQL reads the columns of relations. A text is ordered by its bytes where its collation says so; the database's own collation
+// has a provider only since version 15.
 const columnsSQL = `
 SELECT a.attrelid, a.attname, a.atttypid, a.atttypmod, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull,
-	a.attgenerated <> '' OR a.attidentity = 'a', pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'SELECT')
+	a.attgenerated <> '' OR a.attidentity = 'a', pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'SELECT'),
+	a.attnum, a.attgenerated,
+	CASE WHEN o.collprovider <> 'd' THEN pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(o.collname) END,
+	CASE o.collprovider WHEN 'b' THEN true WHEN 'c' THEN o.collcollate IN ('C', 'POSIX')
+		WHEN 'd' THEN coalesce(d.doc->>'datlocprovider', 'c') = 'b'
+			OR (coalesce(d.doc->>'datlocprovider', 'c') = 'c' AND d.doc->>'datcollate' IN ('C', 'POSIX')) END,
+	CASE WHEN a.atthasmissing THEN (a.attmissingval::text::text[])[1] END
 FROM pg_catalog.pg_attribute a
+LEFT JOIN pg_catalog.pg_collation o ON o.oid = a.attcollation
+LEFT JOIN pg_catalog.pg_namespace n ON n.oid = o.collnamespace
+CROSS JOIN (SELECT pg_catalog.to_jsonb(d) AS doc FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()) d
 WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attrelid, a.attnum`
 
@@ -154,6 +177,11 @@ func readColumns(ctx context.Context, conn *pgconn.PgConn, oids []string) (map[u
 	for _, r := range rows {
 		c := sourceColumn{
 			name: string(r[1]), typ: toOID(r[2]), mod: int32(toInt(r[3])), sql: string(r[4]), notNull: isTrue(r[5]), always: isTrue(r[6]),
+			num: int(toInt(r[8])), collation: string(r[10]), missing: r[12],
+			bytewise: isTrue(r[11]) && conn.ParameterStatus("server_encoding") == "UTF8",
+		}
+		if len(r[9]) > 0 {
+			c.generated = r[9][0]
 		}
 		rel := toOID(r[0])
 		out[rel] = append(out[rel], catalogColumn{sourceColumn: c, readable: isTrue(r[7])})

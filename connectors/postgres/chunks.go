@@ -54,7 +54,7 @@ func (s *Source) planKeys(
 		}
 		c := record.Chunk{Dataset: t.dataset, From: from, To: whole.To}
 		if next != nil {
-			c.To = bound{Key: next}.encode()
+			c.To = bound{Key: next, Of: keyIDs(t.key)}.encode()
 		}
 		if !yield(c, nil) || next == nil || string(c.To) == string(whole.To) {
 			return nil
@@ -78,25 +78,20 @@ func (s *Source) boundary(ctx context.Context, t *sourceTable, c record.Chunk, n
 	if err != nil {
 		return nil, err
 	}
-	conn, err := s.pool.take(ctx)
-	if err != nil {
-		return nil, err
+	if t.nulls {
+		r.where = append(r.where, "NOT "+t.nullSQL()) // they come last, all in one chunk
 	}
-	s.env.Roundtrip("plan")
-	rows, err := s.walk(ctx, conn.PgConn(), t, r, n)
-	if err != nil {
-		s.pool.discard(ctx, conn)
+	var rows [][][]byte
+	err = s.borrow(ctx, func(pg *pgconn.PgConn) (err error) {
+		s.env.Roundtrip("plan")
+		rows, err = s.walk(ctx, pg, t, r, n)
+		return err
+	})
+	if err != nil || len(rows) == 0 {
 		return nil, err
-	}
-	s.pool.put(ctx, conn)
-	if len(rows) == 0 {
-		return nil, nil
 	}
 	key := make([]string, len(t.key))
 	for i, v := range rows[0] {
-		if v == nil {
-			return nil, nil // NULLs come last, all in one chunk
-		}
 		key[i] = string(v)
 	}
 	return key, nil
@@ -107,7 +102,7 @@ func (s *Source) walk(ctx context.Context, pg *pgconn.PgConn, t *sourceTable, r 
 	if err := s.begin(ctx, pg, ""); err != nil {
 		return nil, err
 	}
-	if err := command(ctx, pg, "SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off"); err != nil {
+	if err := command(ctx, pg, "SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off; SELECT "+t.pathSQL()); err != nil {
 		return nil, err
 	}
 	where := t.whereSQL(r.where)

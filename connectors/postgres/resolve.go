@@ -44,6 +44,10 @@ type sourceTable struct {
 	bytes   int64
 	pages   int64
 	utf8    bool // the server does not vouch for UTF-8
+
+	identity byte     // of a table that is followed: pg_class.relreplident
+	asOf     uint64   // how new what is known of a table is that is followed
+	left     []string // columns that are left out because the stream does not send them
 }
 
 // resolved returns the selected tables, in the order of their names. The catalogue is read once.
@@ -54,18 +58,24 @@ func (s *Source) resolved(ctx context.Context) ([]*sourceTable, error) {
 	if tables != nil {
 		return tables, nil
 	}
-	tables, err := s.resolve(ctx)
+	tables, err := s.resolve(ctx, "")
 	if err != nil {
 		return nil, err
 	}
 	slices.SortFunc(tables, func(a, b *sourceTable) int { return strings.Compare(a.dataset, b.dataset) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tables = tables
-	return tables, nil
+	if s.tables == nil { // or somebody else was faster: all use the same schemas
+		s.tables = tables
+		for _, t := range tables {
+			s.noteLeft(ctx, t)
+		}
+	}
+	return s.tables, nil
 }
 
-func (s *Source) resolve(ctx context.Context) ([]*sourceTable, error) {
+// resolve reads the catalogue. only is one dataset; empty: all that are selected.
+func (s *Source) resolve(ctx context.Context, only string) ([]*sourceTable, error) {
 	conn, err := s.pool.take(ctx)
 	if err != nil {
 		return nil, err
@@ -83,7 +93,7 @@ func (s *Source) resolve(ctx context.Context) ([]*sourceTable, error) {
 			tables = []*sourceTable{t}
 		}
 	} else {
-		tables, err = s.resolveTables(ctx, pg)
+		tables, err = s.resolveTables(ctx, pg, only)
 	}
 	if err != nil {
 		s.pool.discard(ctx, conn)
@@ -111,7 +121,7 @@ func hasTIDRanges(version string) bool {
 // catalogPath makes the catalogue print type names with their schema.
 const catalogPath = "SET LOCAL search_path = pg_catalog"
 
-func (s *Source) resolveTables(ctx context.Context, pg *pgconn.PgConn) ([]*sourceTable, error) {
+func (s *Source) resolveTables(ctx context.Context, pg *pgconn.PgConn, only string) ([]*sourceTable, error) {
 	if err := command(ctx, pg, catalogPath); err != nil {
 		return nil, err
 	}
@@ -119,7 +129,7 @@ func (s *Source) resolveTables(ctx context.Context, pg *pgconn.PgConn) ([]*sourc
 	if err != nil {
 		return nil, err
 	}
-	selected, err := s.cfg.selectRelations(all)
+	selected, err := s.cfg.choose(all, only)
 	if err != nil {
 		return nil, err
 	}
@@ -133,6 +143,9 @@ func (s *Source) resolveTables(ctx context.Context, pg *pgconn.PgConn) ([]*sourc
 	columns, err := readColumns(ctx, pg, oids)
 	if err != nil {
 		return nil, err
+	}
+	if s.cfg.Follow {
+		return s.resolveFollowed(ctx, pg, selected, columns)
 	}
 	keys, err := readKeys(ctx, pg, oids)
 	if err != nil {
@@ -308,6 +321,17 @@ func (t *sourceTable) buildSchema() error {
 
 // selectRelations picks the relations that the configuration names.
 func (c *SourceConfig) selectRelations(all []relationInfo) ([]relationInfo, error) {
+	return c.choose(all, "")
+}
+
+// choose picks the relations that the configuration names: all, or only the one dataset, whatever became of the others.
+func (c *SourceConfig) choose(all []relationInfo, only string) ([]relationInfo, error) {
+	if c.Follow {
+		var err error
+		if all, err = c.followable(all); err != nil {
+			return nil, err
+		}
+	}
 	if c.Table != "" {
 		want := c.place(c.Table)
 		for _, r := range all {
@@ -325,7 +349,7 @@ func (c *SourceConfig) selectRelations(all []relationInfo) ([]relationInfo, erro
 		}
 		with = append(with, c.glob(p))
 		named := func(r relationInfo) bool { return r.rel == c.place(p) }
-		if !strings.ContainsAny(p, "*?") && !slices.ContainsFunc(all, named) {
+		if only == "" && !strings.ContainsAny(p, "*?") && !slices.ContainsFunc(all, named) {
 			return nil, c.noTable(c.place(p).dataset(), all)
 		}
 	}
@@ -342,8 +366,14 @@ func (c *SourceConfig) selectRelations(all []relationInfo) ([]relationInfo, erro
 			out[r.oid] = r
 		}
 	}
-	selected := withoutChildren(all, out)
-	if len(selected) == 0 {
+	selected := withoutChildren(all, out, c.Follow)
+	if only != "" {
+		selected = slices.DeleteFunc(selected, func(r relationInfo) bool { return r.rel.dataset() != only })
+	}
+	switch {
+	case len(selected) == 0 && only != "":
+		return nil, c.noTable(only, all)
+	case len(selected) == 0:
 		return nil, c.noTable(strings.Join(c.patterns(), ","), all)
 	}
 	return selected, nil
@@ -352,14 +382,18 @@ func (c *SourceConfig) selectRelations(all []relationInfo) ([]relationInfo, erro
 // ownSchema is where sinks keep their progress.
 const ownSchema = "_leat"
 
-// withoutChildren leaves out partitions and inheriting tables whose parent is selected too: its rows include theirs.
-func withoutChildren(all []relationInfo, selected map[uint32]relationInfo) []relationInfo {
+// withoutChildren leaves out partitions and inheriting tables whose parent is selected too: its rows include theirs. In a stream only
+// partitions are part of their root.
+func withoutChildren(all []relationInfo, selected map[uint32]relationInfo, follow bool) []relationInfo {
 	byOID := make(map[uint32]relationInfo, len(all))
 	for _, r := range all {
 		byOID[r.oid] = r
 	}
 	var covered func(r relationInfo) bool
 	covered = func(r relationInfo) bool {
+		if follow && !r.partition {
+			return false
+		}
 		return slices.ContainsFunc(r.parents, func(p uint32) bool {
 			_, ok := selected[p]
 			return ok || covered(byOID[p])

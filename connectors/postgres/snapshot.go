@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,10 @@ import (
 // begin opens a transaction that sees one snapshot. The settings decide the text form of values; they end with the transaction, so
 // that they hold behind every pooler and bother nobody after it. snapshot is one that another transaction exported; empty: its own.
 func (s *Source) begin(ctx context.Context, pg *pgconn.PgConn, snapshot string) error {
+	return command(ctx, pg, s.beginSQL(pg, snapshot))
+}
+
+func (s *Source) beginSQL(pg *pgconn.PgConn, snapshot string) string {
 	sql := "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"
 	if snapshot != "" {
 		sql += " SET TRANSACTION SNAPSHOT " + literal(snapshot) + ";"
@@ -32,7 +37,10 @@ func (s *Source) begin(ctx context.Context, pg *pgconn.PgConn, snapshot string) 
 SET LOCAL TimeZone = 'UTC'; SET LOCAL bytea_output = hex; SET LOCAL extra_float_digits = 3; SET LOCAL xmlbinary = base64;
 SET LOCAL standard_conforming_strings = on; SET LOCAL statement_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = 0`,
 		encoding, s.cfg.Timeout.Milliseconds())
-	return command(ctx, pg, sql)
+	if s.cfg.Follow {
+		sql += "; SET LOCAL row_security = off" // an error where rows are hidden from the role: the stream does not hide them
+	}
+	return sql
 }
 
 // unchecked reports whether the server does not vouch for the encoding of its text.
@@ -69,6 +77,7 @@ func shapeSQL(t *sourceTable) string {
 // bound is one end of a chunk.
 type bound struct {
 	Key   []string `json:"key,omitempty"`   // the key's values, as the server prints them
+	Of    string   `json:"of,omitempty"`    // the key's columns, of a table that is followed
 	Block *int64   `json:"block,omitempty"` // byBlock: the first block behind
 }
 
@@ -91,21 +100,24 @@ func (b bound) encode() json.RawMessage {
 	return doc
 }
 
-// ReadChunk implements connector.Snapshotter: one short transaction, one COPY.
+// ReadChunk implements connector.Snapshotter: one short transaction, one COPY. A table that is followed is looked up once more where its
+// columns changed.
 func (s *Source) ReadChunk(ctx context.Context, c record.Chunk, emit func(*record.Batch) error) error {
 	t, err := s.find(ctx, c.Dataset)
 	if err != nil {
 		return err
 	}
-	conn, err := s.pool.take(ctx)
-	if err != nil {
-		return err
+	read := func(pg *pgconn.PgConn) error { return s.readChunk(ctx, pg, t, c, emit) }
+	err = s.borrow(ctx, read)
+	if errors.Is(err, errShape) && s.cfg.Follow {
+		if t, err = s.refresh(ctx, c.Dataset); err != nil {
+			return err
+		}
+		err = s.borrow(ctx, read)
 	}
-	if err := s.readChunk(ctx, conn.PgConn(), t, c, emit); err != nil {
-		s.pool.discard(ctx, conn)
+	if err != nil {
 		return s.tableError("reading from PostgreSQL", t, err)
 	}
-	s.pool.put(ctx, conn)
 	return nil
 }
 
@@ -125,6 +137,9 @@ func (s *Source) find(ctx context.Context, dataset string) (*sourceTable, error)
 		return nil, err
 	}
 	i := slices.IndexFunc(tables, func(t *sourceTable) bool { return t.dataset == dataset })
+	if i < 0 && s.cfg.Follow {
+		return s.refresh(ctx, dataset)
+	}
 	if i < 0 {
 		return nil, fmt.Errorf("dataset %s is not selected", dataset)
 	}
@@ -132,26 +147,16 @@ func (s *Source) find(ctx context.Context, dataset string) (*sourceTable, error)
 }
 
 func (s *Source) readChunk(ctx context.Context, pg *pgconn.PgConn, t *sourceTable, c record.Chunk, emit func(*record.Batch) error) error {
-	r, err := t.between(c.From, c.To)
+	r, err := t.rangeOf(c)
 	if err != nil {
 		return err
 	}
-	s.env.Roundtrip("begin")
-	if t.mode == byBlock {
-		err = s.adopt(ctx, pg, c)
-	} else {
-		err = s.begin(ctx, pg, "")
-	}
-	if err != nil {
+	if c.Snapshot, err = s.enterChunk(ctx, pg, t, c, r); err != nil {
 		return err
 	}
-	snapshot, err := s.secure(ctx, pg, t, r)
-	if err != nil {
-		return err
-	}
-	c.Snapshot = snapshotPosition(snapshot)
+	empty := true
 	d, err := pgcopy.NewDecoder(t.schema, t.types, pgcopy.DecoderOptions{CheckUTF8: t.utf8}, func(b *record.Batch) error {
-		b.Chunk = &c
+		b.Chunk, empty = &c, false
 		s.advise(b)
 		return emit(b)
 	})
@@ -166,7 +171,37 @@ func (s *Source) readChunk(ctx context.Context, pg *pgconn.PgConn, t *sourceTabl
 	if err := command(ctx, pg, "COMMIT"); err != nil {
 		return err
 	}
-	return d.Finish() //nolint:wrapcheck // the caller says what was being done
+	if err := d.Finish(); err != nil {
+		return err //nolint:wrapcheck // the caller says what was being done
+	}
+	if empty {
+		return emit(&record.Batch{Schema: t.schema, Chunk: &c}) // it tells snapshot and schema
+	}
+	return nil
+}
+
+// enterChunk begins the transaction of a chunk, with the values of its range bound.
+func (s *Source) enterChunk(ctx context.Context, pg *pgconn.PgConn, t *sourceTable, c record.Chunk, r keyRange) (record.Position, error) {
+	if s.cfg.Follow {
+		seen, err := s.enter(ctx, pg, t)
+		if err != nil {
+			return record.Position{}, err
+		}
+		_, err = s.bind(ctx, pg, t, r)
+		return seen.encode(), err
+	}
+	s.env.Roundtrip("begin")
+	var err error
+	if t.mode == byBlock {
+		err = s.adopt(ctx, pg, c)
+	} else {
+		err = s.begin(ctx, pg, "")
+	}
+	if err != nil {
+		return record.Position{}, err
+	}
+	seen, err := s.secure(ctx, pg, t, r)
+	return snapshotPosition(seen), err
 }
 
 // snapshotShape is the layout of Chunk.Snapshot: the server's own text, xmin:xmax:xip_list.
@@ -188,16 +223,27 @@ func (*Source) advise(b *record.Batch) {
 	}
 }
 
+// errShape says that a table is no longer what the catalogue said of it.
+var errShape = errors.New("the columns changed while it was being read")
+
 // secure keeps the table from being altered, binds the values of the range, and checks that the columns are still those that were
 // resolved. The lock comes before the snapshot: what is checked is what will be read.
-func (*Source) secure(ctx context.Context, pg *pgconn.PgConn, t *sourceTable, r keyRange) (snapshot string, err error) {
+func (s *Source) secure(ctx context.Context, pg *pgconn.PgConn, t *sourceTable, r keyRange) (snapshot string, err error) {
 	if t.lock != "" {
 		if err := command(ctx, pg, "LOCK TABLE "+t.lock+" IN ACCESS SHARE MODE"); err != nil {
 			return "", err
 		}
 	}
-	list := []string{"pg_catalog.pg_current_snapshot()::text", "NULL"}
-	if t.kind != 'q' {
+	return s.bind(ctx, pg, t, r)
+}
+
+// bind binds the values of the range, and checks the columns.
+func (s *Source) bind(ctx context.Context, pg *pgconn.PgConn, t *sourceTable, r keyRange) (snapshot string, err error) {
+	list := []string{"pg_catalog.pg_current_snapshot()::text", "NULL", t.pathSQL()}
+	switch {
+	case s.cfg.Follow:
+		list[1] = followedShapeSQL(literal(t.rel.String()) + "::regclass")
+	case t.kind != 'q':
 		list[1] = shapeSQL(t)
 	}
 	for i := range r.values {
@@ -216,10 +262,26 @@ func (*Source) secure(ctx context.Context, pg *pgconn.PgConn, t *sourceTable, r 
 	if shape != t.shape {
 		return "", &connector.Error{
 			Class: connector.ClassTransient, Code: "postgres.schema_changed", Doing: "reading from PostgreSQL", Dataset: t.dataset,
-			Err: errors.New("the columns changed while it was being read"), Hint: "run again: the columns are looked up at the start",
+			Err: errShape, Hint: "run again: the columns are looked up at the start",
 		}
 	}
 	return string(rows[0][0]), nil
+}
+
+// pathSQL makes the operators of the key's types be found, wherever an extension was put: without them the server would compare by
+// those of another type, to which it can cast, and so in another order than the key's index.
+func (t *sourceTable) pathSQL() string {
+	schemas := map[string]bool{}
+	for _, k := range t.key {
+		if k.operators != "" {
+			schemas[k.operators] = true
+		}
+	}
+	if len(schemas) == 0 {
+		return "NULL"
+	}
+	return fmt.Sprintf("pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', "+
+		"nullif(pg_catalog.current_setting('search_path'), ''), %s), true)", literal(idents(slices.Sorted(maps.Keys(schemas)))))
 }
 
 func queryShape(ctx context.Context, pg *pgconn.PgConn, t *sourceTable) (string, error) {
@@ -277,6 +339,61 @@ type keyRange struct {
 	values []string
 }
 
+// rangeOf is the part of the table that a chunk is.
+func (t *sourceTable) rangeOf(c record.Chunk) (keyRange, error) {
+	if len(c.Keys) > 0 {
+		return t.keysIn(c.Keys)
+	}
+	return t.between(c.From, c.To)
+}
+
+// keysIn is exactly the rows with these keys.
+func (t *sourceTable) keysIn(keys []json.RawMessage) (keyRange, error) {
+	values := make([][]*string, len(keys))
+	for i, raw := range keys {
+		var k rowKey
+		if err := json.Unmarshal(raw, &k); err != nil {
+			return keyRange{}, fmt.Errorf("the key %s: %w", raw, err)
+		}
+		if err := t.keyFits(len(k.Key), k.Of); err != nil {
+			return keyRange{}, err
+		}
+		values[i] = k.Key
+	}
+	doc, err := json.Marshal(values)
+	if err != nil {
+		panic(fmt.Sprintf("postgres: encoding keys: %v", err)) // strings always marshal
+	}
+	items, same := make([]string, len(t.key)), make([]string, len(t.key))
+	for i, k := range t.key {
+		items[i] = fmt.Sprintf("(e->>%d)::%s", i, k.cast)
+		same[i] = ident(k.name) + " IS NOT DISTINCT FROM " + items[i]
+	}
+	r := keyRange{values: []string{string(doc)}}
+	const list = "FROM pg_catalog.jsonb_array_elements(pg_catalog.current_setting('leat.v0')::jsonb) e"
+	if t.nulls {
+		r.where = []string{fmt.Sprintf("EXISTS (SELECT %s WHERE %s)", list, strings.Join(same, " AND "))}
+	} else {
+		r.where = []string{fmt.Sprintf("(%s) IN (SELECT %s %s)", t.keyList(), strings.Join(items, ", "), list)}
+	}
+	return r, nil
+}
+
+// keyFits checks that values are those of the table's key.
+func (t *sourceTable) keyFits(values int, of string) error {
+	if values != len(t.key) || values == 0 {
+		return fmt.Errorf("a key has %d values, the key of %s has %d columns", values, t.dataset, len(t.key))
+	}
+	if now := keyIDs(t.key); of != "" && now != "" && of != now {
+		return &connector.Error{
+			Class: connector.ClassTransient, Code: "postgres.key_changed", Doing: "reading from PostgreSQL", Dataset: t.dataset,
+			Err:  errors.New("the key of the table changed after its snapshot was begun"),
+			Hint: "take the snapshot of the table again",
+		}
+	}
+	return nil
+}
+
 // between is the range of a chunk: behind from, up to and including to.
 func (t *sourceTable) between(rawFrom, rawTo json.RawMessage) (keyRange, error) {
 	var r keyRange
@@ -295,36 +412,46 @@ func (t *sourceTable) between(rawFrom, rawTo json.RawMessage) (keyRange, error) 
 			r.where = append(r.where, fmt.Sprintf("ctid < '(%d,0)'::tid", *to.Block))
 		}
 	case byKey:
-		return t.keyBetween(from.Key, to.Key)
+		return t.keyBetween(from, to)
 	}
 	return r, nil
 }
 
 // keyBetween leaves NULLs to the last chunk: they are greater than everything.
-func (t *sourceTable) keyBetween(from, to []string) (keyRange, error) {
+func (t *sourceTable) keyBetween(from, to bound) (keyRange, error) {
 	var r keyRange
-	if (from != nil && len(from) != len(t.key)) || (to != nil && len(to) != len(t.key)) {
-		return r, fmt.Errorf("a chunk's end has %d values, the key has %d columns", max(len(from), len(to)), len(t.key))
+	for _, b := range []bound{from, to} {
+		if b.Key == nil {
+			continue
+		}
+		if err := t.keyFits(len(b.Key), b.Of); err != nil {
+			return r, err
+		}
 	}
-	if from != nil {
-		r.where = append(r.where, t.compare(">", from, &r))
+	if from.Key != nil {
+		r.where = append(r.where, t.compare(">", from.Key, &r))
 	}
-	if to != nil {
-		r.where = append(r.where, t.compare("<=", to, &r))
+	if to.Key != nil {
+		r.where = append(r.where, t.compare("<=", to.Key, &r))
 	}
-	if !t.nulls || (from == nil && to == nil) {
+	if !t.nulls || (from.Key == nil && to.Key == nil) {
 		return r, nil
 	}
+	null := t.nullSQL()
+	r.where = append(r.where, "NOT "+null)
+	if to.Key == nil {
+		r.where = []string{"((" + strings.Join(r.where, " AND ") + ") OR " + null + ")"}
+	}
+	return r, nil
+}
+
+// nullSQL is the condition that some part of the key is NULL.
+func (t *sourceTable) nullSQL() string {
 	some := make([]string, len(t.key))
 	for i, k := range t.key {
 		some[i] = ident(k.name) + " IS NULL"
 	}
-	null := "(" + strings.Join(some, " OR ") + ")"
-	r.where = append(r.where, "NOT "+null)
-	if to == nil {
-		r.where = []string{"((" + strings.Join(r.where, " AND ") + ") OR " + null + ")"}
-	}
-	return r, nil
+	return "(" + strings.Join(some, " OR ") + ")"
 }
 
 // compare is a comparison of the key with values, by the server's own order.
