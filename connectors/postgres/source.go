@@ -15,16 +15,18 @@ import (
 	"github.com/leatdata/leat/record"
 )
 
-// Source reads tables in chunks, or what changed since the last run by a cursor column. PlanChunks and ReadChunk may be called
-// concurrently with everything; each works on a connection of its own.
+// Source reads tables in chunks, or what changed since the last run by a cursor column, or the stream of all changes. PlanChunks and
+// ReadChunk may be called concurrently with everything; each works on a connection of its own.
 type Source struct {
 	cfg  *SourceConfig
 	env  connector.Env
 	pool pool
 
-	merge merging // what merging chunks with a stream needs
+	merge   merging // what merging chunks with a stream needs
+	joining joining // what the search for new tables knows
 
-	inner  connector.Source // reads what Start resolved: chunked or incremental
+	inner  connector.Source // reads what Start resolved: chunked, incremental or the stream
+	ready  chan struct{}    // of a source that is followed: there may be something to read; capacity 1
 	closed bool
 
 	mu      sync.Mutex // guards what follows
@@ -40,11 +42,18 @@ var (
 	_ connector.Checker     = (*Source)(nil)
 	_ connector.Named       = (*Source)(nil)
 
+	_ connector.Acknowledger = (*Source)(nil)
+	_ connector.Notifier     = (*Source)(nil)
+
 	_ chunked.BoundedPlanner = (*Source)(nil)
 )
 
 func newSource(cfg *SourceConfig, env connector.Env) *Source {
-	return &Source{cfg: cfg, env: env, pool: pool{cfg: cfg, env: env}, holders: map[string]*holder{}}
+	s := &Source{cfg: cfg, env: env, pool: pool{cfg: cfg, env: env}, holders: map[string]*holder{}}
+	if cfg.Follow {
+		s.ready = make(chan struct{}, 1)
+	}
+	return s
 }
 
 // Start implements connector.Source. It validates the position, then reads the catalogue.
@@ -61,6 +70,11 @@ func (s *Source) Start(ctx context.Context, start connector.SourceStart) error {
 				return err
 			}
 		}
+	}
+	if s.cfg.Follow {
+		f := newStream(s)
+		s.inner = f
+		return f.Start(ctx, start)
 	}
 	tables, err := s.resolved(ctx)
 	if err != nil {
@@ -101,6 +115,18 @@ func (s *Source) Read(ctx context.Context, want connector.Limit) (*record.Batch,
 	return s.inner.Read(ctx, want) //nolint:wrapcheck // errors were translated where they arose; io.EOF is the end
 }
 
+// Acknowledge implements connector.Acknowledger: the server may forget what the stream of a followed source sent up to p. Other sources
+// keep nothing on the server.
+func (s *Source) Acknowledge(_ context.Context, p record.Position) error {
+	if f, ok := s.inner.(*stream); ok {
+		return f.acknowledge(p)
+	}
+	return nil
+}
+
+// Ready implements connector.Notifier. Sources that are not followed never say anything.
+func (s *Source) Ready() <-chan struct{} { return s.ready }
+
 // Close implements connector.Source.
 func (s *Source) Close(ctx context.Context) error {
 	s.closed = true
@@ -121,7 +147,10 @@ func (s *Source) Close(ctx context.Context) error {
 
 // Compare implements connector.Positions.
 func (s *Source) Compare(a, b record.Position) (int, bool) {
-	if s.cfg.Cursor != "" {
+	switch {
+	case s.cfg.Follow:
+		return compareStream(a, b)
+	case s.cfg.Cursor != "":
 		return compareCursors(a, b)
 	}
 	return chunked.Compare(a, b)
@@ -129,7 +158,11 @@ func (s *Source) Compare(a, b record.Position) (int, bool) {
 
 // Migrate implements connector.Positions.
 func (s *Source) Migrate(p record.Position) (record.Position, error) {
-	if s.cfg.Cursor != "" {
+	switch {
+	case s.cfg.Follow:
+		_, err := decodeStream(p)
+		return p, err
+	case s.cfg.Cursor != "":
 		_, err := decodeCursors(p)
 		return p, err
 	}

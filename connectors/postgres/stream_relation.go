@@ -1,0 +1,448 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/format/pgoutput"
+	"github.com/leatdata/leat/record"
+)
+
+// streamDataset is a dataset of the stream, with its columns as they are at this place of it.
+type streamDataset struct {
+	table    *sourceTable
+	schema   *record.Schema
+	relation *streamRelation // that schema and rows are made for; nil: no change was seen yet
+	rows     *pgoutput.Rows
+	part     *part // of the present group
+}
+
+// streamRelation is a table as the server describes it in the stream.
+type streamRelation struct {
+	message pgoutput.Relation
+	number  uint64 // grows with each description
+	dataset *streamDataset
+	ignored bool // it is not selected
+}
+
+// describe takes note of a table's description. What it means is found out with the first change.
+func (f *stream) describe(m pgoutput.Relation) {
+	f.described++
+	r := &streamRelation{message: m, number: f.described}
+	if f.replay != nil {
+		f.overlay[m.ID] = r
+		return
+	}
+	f.relations[m.ID] = r
+}
+
+// relation returns what a change's relation is, ready to take it. The descriptions within a transaction that came in blocks are its
+// own: others may be newer, although they stand before its end in the stream.
+func (f *stream) relation(ctx context.Context, id uint32) (*streamRelation, error) {
+	if r := f.last; r != nil && r.message.ID == id && (r.ignored || r.dataset.relation == r) {
+		return r, nil
+	}
+	r := f.relations[id]
+	if own := f.overlay[id]; own != nil && f.replay != nil {
+		r = own
+	}
+	if r == nil {
+		return nil, fmt.Errorf("the server sent a change of relation %d and did not describe it", id)
+	}
+	if r.dataset == nil && !r.ignored {
+		if err := f.meet(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	if !r.ignored && r.dataset.relation != r {
+		if err := f.adopt(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	f.last = r
+	return r, nil
+}
+
+// settle makes the descriptions of a transaction that came in blocks the stream's own, where none is newer.
+func (f *stream) settle() {
+	for id, r := range f.overlay {
+		if was := f.relations[id]; was == nil || was.number < r.number {
+			f.relations[id] = r
+		}
+	}
+	clear(f.overlay)
+	f.last = nil
+}
+
+// meet finds the dataset of a relation. One that is selected and not known yet joins at this place.
+func (f *stream) meet(ctx context.Context, r *streamRelation) error {
+	place := relation{schema: r.message.Namespace, name: r.message.Name}
+	name := place.dataset()
+	if r.dataset = f.datasets[name]; r.dataset != nil {
+		return nil
+	}
+	if f.excluded[name] {
+		r.ignored = true
+		return nil
+	}
+	if f.s.cfg.means(place) {
+		if err := f.joinNow(ctx, name); err != nil {
+			return err
+		}
+		if r.dataset = f.datasets[name]; r.dataset != nil {
+			return nil
+		}
+	}
+	root, err := f.rootOf(ctx, r.message.ID)
+	if err != nil {
+		return err
+	}
+	if root != "" {
+		return &connector.Error{
+			Class: connector.ClassConfig, Code: "postgres.partition", Doing: "reading the stream of changes", Dataset: root,
+			Err:  fmt.Errorf("the publication %q sends its changes under the name of its part %s", f.s.publicationName(), name),
+			Hint: "ALTER PUBLICATION " + ident(f.s.publicationName()) + " SET (publish_via_partition_root = true);",
+		}
+	}
+	r.ignored = true
+	return nil
+}
+
+// rootOf names the selected dataset that a relation is a partition of; empty: none.
+func (f *stream) rootOf(ctx context.Context, oid uint32) (root string, err error) {
+	err = f.s.borrow(ctx, func(pg *pgconn.PgConn) error {
+		f.s.env.Roundtrip("catalogue")
+		rows, err := ask(ctx, pg, `SELECT n.nspname, c.relname FROM pg_catalog.pg_partition_ancestors($1::oid::regclass) a
+			JOIN pg_catalog.pg_class c ON c.oid = a.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace`,
+			strconv.FormatUint(uint64(oid), 10))
+		for _, row := range rows {
+			if name := (relation{schema: string(row[0]), name: string(row[1])}).dataset(); f.datasets[name] != nil {
+				root = name
+			}
+		}
+		return err
+	})
+	return root, f.s.cfg.wrap("looking up a relation of the stream", err)
+}
+
+// means reports whether the selection may mean a table of this name.
+func (c *SourceConfig) means(r relation) bool {
+	if c.Table != "" {
+		return c.place(c.Table) == r
+	}
+	some, found := false, false
+	for _, p := range c.patterns() {
+		if not, ok := strings.CutPrefix(p, "!"); ok {
+			if c.glob(not).MatchString(r.dataset()) {
+				return false
+			}
+			continue
+		}
+		some, found = true, found || c.glob(p).MatchString(r.dataset())
+	}
+	return found || !some
+}
+
+// adopt fits the dataset to a description: the columns of the changes from here on.
+func (f *stream) adopt(ctx context.Context, r *streamRelation) error {
+	d := r.dataset
+	t, err := f.tableOf(ctx, d, &r.message)
+	if err != nil {
+		return f.s.tableError("reading the stream of changes", d.table, err)
+	}
+	if d.relation != nil && t.schema == d.schema && slices.Equal(d.relation.message.Columns, r.message.Columns) {
+		d.table, d.relation = t, r
+		return nil
+	}
+	rows, err := f.rowsOf(t, &r.message)
+	if err != nil {
+		return f.s.tableError("reading the stream of changes", t, err)
+	}
+	f.group.seal(d)
+	if t.schema != d.schema {
+		f.s.env.Log.InfoContext(ctx, "the stream has other columns from here on", slog.String("dataset", t.dataset),
+			slog.String("columns", strings.Join(t.schema.Names(), ", ")), slog.String("position", f.at.lsn.String()))
+	}
+	d.table, d.schema, d.rows, d.relation = t, t.schema, rows, r
+	return nil
+}
+
+// tableOf returns the table as a description has it. Where the catalogue says the same, the schema is the one that the chunks of
+// snapshots have; where the catalogue is ahead of the stream, names and types are the stream's. A description that comes again is
+// looked up again: it does not tell what else changed, such as that a column may be NULL now.
+func (f *stream) tableOf(ctx context.Context, d *streamDataset, m *pgoutput.Relation) (*sourceTable, error) {
+	if d.relation == nil && f.matches(d.table, m) {
+		return d.table, nil
+	}
+	now, err := f.s.refresh(ctx, d.table.dataset)
+	switch {
+	case err == nil && f.matches(now, m):
+		return now.inPlaceOf(d.schema), nil
+	case err != nil && connector.ClassOf(err) != connector.ClassConfig:
+		return nil, err
+	case err != nil: // it was dropped since, or a column was that the options name
+		now = d.table
+	}
+	t, err := f.past(ctx, now, d.table, m)
+	if err != nil {
+		return nil, err
+	}
+	return t.inPlaceOf(d.schema), nil
+}
+
+// inPlaceOf lets a table keep the schema that was there, where nothing in it is different.
+func (t *sourceTable) inPlaceOf(was *record.Schema) *sourceTable {
+	if t.schema == was {
+		return t
+	}
+	same := *t
+	if slices.Equal(was.Key, t.schema.Key) && was.Columns.Equal(t.schema.Columns) {
+		same.schema = was
+	} else if t.schema.Version <= was.Version {
+		schema := *t.schema
+		schema.Version = was.Version + 1
+		same.schema = &schema
+	}
+	return &same
+}
+
+// matches reports whether the catalogue's columns and key are those of a description.
+func (f *stream) matches(t *sourceTable, m *pgoutput.Relation) bool {
+	if m.Identity != t.identity {
+		return false
+	}
+	sent := make(map[string]pgoutput.Column, len(m.Columns))
+	for _, c := range m.Columns {
+		sent[c.Name] = c
+		isKey := slices.ContainsFunc(t.key, func(k sourceColumn) bool { return k.name == c.Name })
+		if slices.Contains(t.left, c.Name) || (c.Key && !isKey && m.Identity != identityFull) {
+			return false
+		}
+	}
+	for _, k := range t.key {
+		if !sent[k.name].Key {
+			return false
+		}
+	}
+	for _, c := range t.cols {
+		if s, ok := sent[c.name]; !ok || s.Type != c.typ || s.Mod != c.mod {
+			return false
+		}
+	}
+	return len(f.s.cfg.Columns) > 0 || len(t.cols) == len(m.Columns)
+}
+
+// identityFull is the replica identity that sends whole rows.
+const identityFull = 'f'
+
+// rowsOf makes the collector of a table's changes.
+func (f *stream) rowsOf(t *sourceTable, m *pgoutput.Relation) (*pgoutput.Rows, error) {
+	columns := make([]pgoutput.RowColumn, len(m.Columns))
+	for i, c := range m.Columns {
+		columns[i].Target = slices.IndexFunc(t.cols, func(k sourceColumn) bool { return k.name == c.Name })
+		if at := columns[i].Target; at >= 0 {
+			columns[i].Type, columns[i].Binary = t.types[at], t.cols[at].inBinary()
+		}
+	}
+	return pgoutput.NewRows(t.schema, columns, pgoutput.Options{CheckUTF8: t.utf8}) //nolint:wrapcheck // the caller says what was being done
+}
+
+// inBinary reports whether the values of a column can be read in the binary form of their own type.
+func (c *sourceColumn) inBinary() bool { return c.expr == ident(c.name) }
+
+// errUnknownType says that the catalogue has no type any more that the stream still has.
+var errUnknownType = errors.New("the stream has values of a type that was dropped since")
+
+// past returns the table as it was when a description was written, and as the catalogue no longer has it, or does not have it yet.
+func (f *stream) past(ctx context.Context, now, before *sourceTable, m *pgoutput.Relation) (*sourceTable, error) {
+	cols := make([]sourceColumn, len(m.Columns))
+	for i, c := range m.Columns {
+		cols[i] = sourceColumn{name: c.Name, typ: c.Type, mod: c.Mod, notNull: c.Key && m.Identity != identityFull}
+	}
+	numberColumns(cols, now.cols, before.cols)
+	types, err := f.typesOf(ctx, cols)
+	if err != nil {
+		return nil, err
+	}
+	o := readOptions{exactNumeric: f.s.cfg.Numeric == "numeric", as: f.s.cfg.Types}
+	for i := range cols {
+		if types[cols[i].typ] == nil {
+			if f.binary {
+				return nil, &connector.Error{
+					Class: connector.ClassConfig, Code: "postgres.type", Doing: "reading the stream of changes", Column: cols[i].name,
+					Err: errUnknownType, Hint: "binary=off reads the values as text",
+				}
+			}
+			types[cols[i].typ] = f.lostType(cols[i].typ)
+			cols[i].sql = types[cols[i].typ].sql
+		}
+		if err := types.carry(&cols[i], o); err != nil {
+			return nil, err
+		}
+	}
+	t := &sourceTable{
+		dataset: now.dataset, rel: now.rel, kind: now.kind, from: now.from, utf8: now.utf8, identity: m.Identity, asOf: now.asOf,
+	}
+	t.pick(cols, f.s.cfg.Columns, keyOf(m, now))
+	if err := t.buildSchema(); err != nil {
+		return nil, err
+	}
+	t.keepMissing(now.schema)
+	return t, nil
+}
+
+// keepMissing takes over what rows have that are older than a column, from a schema that has the same column.
+func (t *sourceTable) keepMissing(from *record.Schema) {
+	fields := t.schema.Columns.Fields()
+	for i, c := range fields {
+		for _, k := range from.Columns.Fields() {
+			v, ok := record.MissingOf(k)
+			if ok && record.IDOf(k) == record.IDOf(c) && record.IDOf(c) != "" && arrow.TypeEqual(k.Type, c.Type) {
+				fields[i] = record.WithMissing(c, v)
+			}
+		}
+	}
+	t.schema.Columns = arrow.NewSchema(fields, nil)
+}
+
+// pick chooses columns and key from those that there are.
+func (t *sourceTable) pick(all []sourceColumn, wanted, key []string) {
+	t.cols = all
+	named := func(name string) int { return slices.IndexFunc(all, func(c sourceColumn) bool { return c.name == name }) }
+	if len(wanted) > 0 {
+		t.cols = nil
+		for _, name := range wanted {
+			if i := named(name); i >= 0 {
+				t.cols = append(t.cols, all[i])
+			}
+		}
+	}
+	for _, name := range key {
+		if i := named(name); i >= 0 {
+			t.key = append(t.key, all[i])
+		}
+	}
+}
+
+// keyOf names the key columns of a description: those of the replica identity, in the order of the catalogue where that has the same
+// ones; of whole rows the catalogue's key.
+func keyOf(m *pgoutput.Relation, now *sourceTable) []string {
+	var key, known []string
+	there := true
+	for _, c := range m.Columns {
+		if c.Key && m.Identity != identityFull {
+			key = append(key, c.Name)
+		}
+	}
+	for _, k := range now.key {
+		known = append(known, k.name)
+		there = there && slices.ContainsFunc(m.Columns, func(c pgoutput.Column) bool { return c.Name == k.name })
+	}
+	switch {
+	case m.Identity == identityFull && there, slices.Equal(slices.Sorted(slices.Values(key)), slices.Sorted(slices.Values(known))):
+		return known
+	}
+	return key
+}
+
+// numberColumns finds the stable ids of columns as they were, which come in the order of their numbers: by the name that they had before,
+// or that they have now; and else by their place between others, where only one column can be meant.
+func numberColumns(cols, now, before []sourceColumn) {
+	used := map[int]bool{}
+	take := func(c *sourceColumn, from sourceColumn) {
+		c.num, c.id, c.notNull, used[from.num] = from.num, from.id, c.notNull || from.notNull, true
+	}
+	for _, known := range [][]sourceColumn{before, now} {
+		for i := range cols {
+			at := slices.IndexFunc(known, func(k sourceColumn) bool { return k.name == cols[i].name && !used[k.num] })
+			if cols[i].num == 0 && at >= 0 {
+				take(&cols[i], known[at])
+			}
+		}
+	}
+	for i := range cols {
+		if cols[i].num != 0 {
+			continue
+		}
+		low, high := 0, int(^uint(0)>>1)
+		for j, c := range cols {
+			switch {
+			case c.num == 0:
+			case j < i:
+				low = max(low, c.num)
+			default:
+				high = min(high, c.num)
+			}
+		}
+		for _, known := range [][]sourceColumn{now, before} {
+			var fits []sourceColumn
+			for _, k := range known {
+				if k.num > low && k.num < high && !used[k.num] && k.typ == cols[i].typ {
+					fits = append(fits, k)
+				}
+			}
+			if len(fits) == 1 {
+				take(&cols[i], fits[0])
+				break
+			}
+		}
+	}
+}
+
+// typesOf reads the types of columns, and fills in how SQL writes them. A type that was dropped since is missing.
+func (f *stream) typesOf(ctx context.Context, cols []sourceColumn) (types serverTypes, err error) {
+	err = f.s.borrow(ctx, func(pg *pgconn.PgConn) (err error) {
+		f.s.env.Roundtrip("catalogue")
+		if err = f.s.begin(ctx, pg, ""); err != nil {
+			return err
+		}
+		if err = command(ctx, pg, catalogPath); err != nil {
+			return err
+		}
+		if err = nameTypes(ctx, pg, cols); err != nil {
+			return err
+		}
+		if types, err = readTypes(ctx, pg, cols); err != nil {
+			return err
+		}
+		return command(ctx, pg, "COMMIT")
+	})
+	return types, err
+}
+
+// lostType stands for a type that was dropped: its values are kept as text.
+func (f *stream) lostType(oid uint32) *serverType {
+	t := &serverType{oid: oid, schema: "public", name: "unknown", kind: 'b', output: "pg_catalog.textout"}
+	if m, ok := f.types[oid]; ok {
+		t.schema, t.name = m.Namespace, m.Name
+	}
+	t.sql = relation{schema: t.schema, name: t.name}.String()
+	return t
+}
+
+// nameTypes asks for the types' names as SQL writes them.
+func nameTypes(ctx context.Context, pg *pgconn.PgConn, cols []sourceColumn) error {
+	oids, mods := make([]string, len(cols)), make([]string, len(cols))
+	for i, c := range cols {
+		oids[i], mods[i] = strconv.FormatUint(uint64(c.typ), 10), strconv.Itoa(int(c.mod))
+	}
+	names, err := ask(ctx, pg, `SELECT pg_catalog.format_type(u.o, u.m)
+		FROM ROWS FROM (pg_catalog.unnest($1::oid[]), pg_catalog.unnest($2::int4[])) WITH ORDINALITY u(o, m, n) ORDER BY u.n`,
+		"{"+strings.Join(oids, ",")+"}", "{"+strings.Join(mods, ",")+"}")
+	if err != nil {
+		return err
+	}
+	for i := range cols {
+		cols[i].sql = string(names[i][0])
+	}
+	return nil
+}
