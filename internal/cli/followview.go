@@ -83,7 +83,9 @@ func followLine(d datasetView, width int) string {
 	case engine.Broken:
 		return s + "  " + oneLine(d.Why)
 	case engine.Waiting:
-		return s
+		return strings.TrimRight(s, " ")
+	case engine.NoPhase:
+		return strings.TrimRight(s, " ") + "  not begun"
 	case engine.Snapshotting:
 		s += fmt.Sprintf("  %12s rows  %8s rows/s", thousands(d.Rows), shortNumber(d.Rate))
 		if d.Done >= 0 && d.Done < 1 {
@@ -95,7 +97,7 @@ func followLine(d datasetView, width int) string {
 		if d.Changes > 0 {
 			s += "  " + plural(d.Changes, "change")
 		}
-	case engine.Live, engine.NoPhase:
+	case engine.Live:
 		s += fmt.Sprintf("  %12s rows  %8s changes/s  %s", thousands(d.Rows), rateText(d.ChangeRate), plural(d.Changes, "change"))
 	}
 	if d.SetAside > 0 {

@@ -55,9 +55,9 @@ func TestFollowLines(t *testing.T) {
 	v := viewsOf(tr, 1, 4)
 	want := []string{
 		"public.gone    failed    sqlite-a: permission␊denied",
-		"public.lines   live               508 rows       2.0 changes/s  8 changes",
+		"public.lines   live               508 rows       1.1 changes/s  8 changes",
 		"public.orders  snapshot         4,000 rows     1.00k rows/s   40%  ETA 6.0s",
-		"public.users   waiting ",
+		"public.users   waiting",
 		"behind by 3.2s, 1.20 MB; the source keeps 14.0 MB of its log; 3.10 MB waits for sqlite-a",
 	}
 	if diff := cmp.Diff(want, followLines(v, 20, 120)); diff != "" {
@@ -89,10 +89,10 @@ func TestFollowLinesFit(t *testing.T) {
 	st.Lag = connector.Lag{Bytes: 0, Events: -1, Age: 0, Retained: 99}
 	v := newTracker(start0, watching{follows: true}).observe(start0.Add(time.Second), st)
 	want := []string{
-		"t007  live                70 rows        70 changes/s  70 changes",
+		"t007  live                70 rows        13 changes/s  70 changes",
 		"t050  failed    a: very long reason very long reason very long reason very lon…",
-		"t107  live             1,070 rows     1.07k changes/s  1,070 changes",
-		"t207  live             2,070 rows     2.07k changes/s  2,070 changes",
+		"t107  live             1,070 rows       194 changes/s  1,070 changes",
+		"t207  live             2,070 rows       375 changes/s  2,070 changes",
 		"and 296 more datasets: 198 live, 98 waiting",
 		"nothing is waiting in the source; the source keeps 99 B of its log",
 	}
@@ -204,7 +204,7 @@ func TestFollowLogger(t *testing.T) {
 	}
 	want := []string{
 		"INFO waiting public.users", "INFO snapshot public.orders", "INFO live public.lines", "WARN failed public.gone",
-		"INFO live public.orders", "progress 1 failed, 2 live, 1 waiting 10520 20 2.0",
+		"INFO live public.orders", "progress 1 failed, 2 live, 1 waiting 10520 20 1.7",
 		"progress 1 failed, 2 live, 1 waiting 10540 40 2.0",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -249,8 +249,8 @@ func TestFollowSummary(t *testing.T) {
 	}
 	s := newSummary(sum, nil, "").follow(sum, false)
 	s.PeakMemory = 0
-	want := `orders     1,000,001 rows     114 MB  1 change, live
-lines              0 rows        0 B  0 changes, waiting
+	want := `orders     1,000,000 rows copied             1 changes  live
+lines              0 rows copied             0 changes  waiting
 stopped after 3h05m: 1,000,000 rows copied, 1 change followed
 went on where the last run ended
 the same command goes on from here; leat status sync-shop-a-1 shows how far it is
@@ -274,7 +274,8 @@ guarantee: exactly-once
 	}
 	sum.Done = true
 	once = newSummary(sum, nil, "").follow(sum, true)
-	if err := ending(once, nil); once.State != "done" || err != nil || !strings.Contains(once.text(), "came to the end of the changes after 3h05m") {
+	if err := ending(once, nil); once.State != "done" || err != nil ||
+		!strings.Contains(once.text(), "came to the end of the changes after 3h05m") || !strings.Contains(once.text(), "leat drop") {
 		t.Errorf("got %s, %v:\n%s", once.State, err, once.text())
 	}
 }

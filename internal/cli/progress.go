@@ -120,7 +120,7 @@ func (t *tracker) observe(now time.Time, st engine.Status) view {
 func (t *tracker) dataset(now time.Time, d engine.DatasetStatus) datasetView {
 	tr, ok := t.datasets[d.Name]
 	if !ok {
-		tr = &track{}
+		tr = &track{changes: speed{bursts: true}}
 		t.datasets[d.Name] = tr
 	}
 	if tr.rows.count == 0 {
@@ -162,8 +162,9 @@ func waits(st engine.Status) bool {
 
 // speed is a count that grows, and how fast it did lately.
 type speed struct {
-	count int64
-	rate  float64
+	bursts bool // it comes in bursts, so that the first one tells nothing
+	count  int64
+	rate   float64
 }
 
 // update folds what came since the last view into the rate, and returns it.
@@ -172,7 +173,7 @@ func (s *speed) update(count int64, since time.Duration) float64 {
 		return s.rate
 	}
 	lately := float64(count-s.count) / since.Seconds()
-	if s.count == 0 {
+	if s.count == 0 && !s.bursts {
 		s.rate = lately
 	} else {
 		weight := 1 - math.Exp(-since.Seconds()/rateWindow.Seconds())

@@ -126,11 +126,12 @@ func (s summary) text() string {
 	}
 	if len(s.Datasets) > 1 {
 		for _, d := range s.Datasets {
-			fmt.Fprintf(&b, "%-*s  %12s rows  %9s", width, d.Name, thousands(d.Rows), bytesText(d.Bytes))
 			if s.followed {
-				fmt.Fprintf(&b, "  %s, %s", plural(d.Changes, "change"), cmp.Or(d.Phase, "not begun"))
+				fmt.Fprintf(&b, "%-*s  %12s rows copied  %12s changes  %s\n", width, d.Name, thousands(d.Snapshot), thousands(d.Changes),
+					cmp.Or(d.Phase, "not begun"))
+				continue
 			}
-			b.WriteString("\n")
+			fmt.Fprintf(&b, "%-*s  %12s rows  %9s\n", width, d.Name, thousands(d.Rows), bytesText(d.Bytes))
 		}
 	}
 	s.headline(&b)
@@ -147,8 +148,11 @@ func (s summary) text() string {
 	if s.Resumed {
 		b.WriteString("went on where the last run ended\n")
 	}
-	if s.State == "stopped" {
+	switch {
+	case s.State == "stopped":
 		fmt.Fprintf(&b, "the same command goes on from here; leat status %s shows how far it is\n", s.Pipeline)
+	case s.State == "done" && s.followed:
+		b.WriteString("the same command goes on from here; until then the source keeps its changes, unless leat drop ends that\n")
 	}
 	if s.SetAside > 0 {
 		fmt.Fprintf(&b, "set aside: %s, in %s\n", plural(s.SetAside, "row"), s.RejectsFile)
