@@ -118,7 +118,7 @@ func (c *SourceConfig) Identity() map[string]string {
 func (c *SinkConfig) Contract() (connector.SinkContract, error) {
 	return connector.SinkContract{
 		Modes: []connector.WriteMode{connector.Append, connector.Upsert, connector.Replace}, Input: connector.Changelog,
-		Atomicity: connector.PositionInTransaction, Durable: true, NeedsKey: true,
+		Atomicity: connector.PositionInTransaction, Durable: true, NeedsKey: true, Keyless: true,
 	}, c.validate()
 }
 

@@ -60,7 +60,7 @@ func TestSource(t *testing.T) {
 func readAll(t testing.TB, path string, s *record.Schema) (rows []string, exists bool) {
 	t.Helper()
 	ctx := context.Background()
-	src, err := (&duckdb.SourceConfig{Database: duckdb.Database{Path: path}}).Open(connectortest.Env(t))
+	src, err := (&duckdb.SourceConfig{Database: duckdb.Database{Path: path}, Table: s.Dataset}).Open(connectortest.Env(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func readAll(t testing.TB, path string, s *record.Schema) (rows []string, exists
 	}
 	found, err := discover.Discover(ctx)
 	if err != nil {
-		return nil, false // no file yet
+		return nil, false // no file or no table yet
 	}
 	for _, d := range found {
 		exists = exists || d.Name == s.Dataset
@@ -126,22 +126,29 @@ func asWritten(t testing.TB, b *record.Batch, s *record.Schema) []string {
 	return connectortest.Rows(connectortest.BatchOf(s, vals...))
 }
 
+func newTarget(t testing.TB) connectortest.Target {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "target.duckdb")
+	return connectortest.Target{
+		Config: func() connector.SinkConfig { return &duckdb.SinkConfig{Database: duckdb.Database{Path: path}} },
+		Read: func(t testing.TB, s *record.Schema) ([]string, bool) {
+			t.Helper()
+			return readAll(t, path, s)
+		},
+	}
+}
+
+// clauses E5, E12, E15; cases C029, C030, C033, C034, C036, C037, C038, C063: the changes of a stream.
+func TestChangeStream(t *testing.T) {
+	connectortest.ChangeStream(t, connectortest.SinkCase{New: newTarget, OneOwner: true})
+}
+
 // clauses E1, E5, S12, S15
 // cases C063, C099, C100
 func TestSink(t *testing.T) {
 	connectortest.Sink(t, connectortest.SinkCase{
 		OneOwner: true,
-		New: func(t testing.TB) connectortest.Target {
-			t.Helper()
-			path := filepath.Join(t.TempDir(), "target.duckdb")
-			return connectortest.Target{
-				Config: func() connector.SinkConfig { return &duckdb.SinkConfig{Database: duckdb.Database{Path: path}} },
-				Read: func(t testing.TB, s *record.Schema) ([]string, bool) {
-					t.Helper()
-					return readAll(t, path, s)
-				},
-			}
-		},
+		New:      newTarget,
 		Unreachable: func(t testing.TB) connector.SinkConfig {
 			t.Helper()
 			return &duckdb.SinkConfig{Database: duckdb.Database{Path: filepath.Join(t.TempDir(), "no", "such", "folder.duckdb")}}

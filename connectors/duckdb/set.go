@@ -4,6 +4,7 @@ package duckdb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/connector/sqlgen"
@@ -23,11 +23,20 @@ type set struct {
 	dataset string
 	schema  *record.Schema
 	columns []column
-	target  table // what the dataset is called in the end
-	into    table // where rows go: the target, or what will replace it
-	unique  bool  // the table has a primary key or unique constraint on exactly the dataset's key
-	batches []*record.Batch
-	rows    int
+	target  table    // what the dataset is called in the end
+	into    table    // where rows go: the target, or what will replace it
+	extras  []string // columns of the table that the batches do not have
+	notNull []int    // columns of the batches that may not be null
+	evolved *record.Schema
+
+	gathered []gathered
+	rows     int
+
+	txn      record.Position // whose rows were folded last
+	parked   []parked        // rows that wait for a key
+	parkings int64           // how many there were
+	dirty    bool            // the open transaction deleted rows that were there before it
+	made     bool            // the open transaction made the table
 }
 
 // tableOf says where a dataset goes.
@@ -59,7 +68,7 @@ func (s *sink) set(ctx context.Context, schema *record.Schema) (*set, error) {
 		if x.schema == schema {
 			return x, nil
 		}
-		if err := x.store(ctx, s.db, s.start.Mode); err != nil {
+		if err := s.storeSet(ctx, x, false); err != nil {
 			return nil, err
 		}
 		return x, s.prepare(ctx, x, schema)
@@ -89,10 +98,7 @@ func (s *sink) set(ctx context.Context, schema *record.Schema) (*set, error) {
 
 // prepare creates the table if it is missing, and fits the columns to it.
 func (s *sink) prepare(ctx context.Context, x *set, schema *record.Schema) error {
-	if s.start.Mode == connector.Upsert && len(schema.Key) == 0 {
-		return configError(fmt.Errorf("dataset %s has no key to upsert by", schema.Dataset), "name one with --key")
-	}
-	x.schema, x.columns = schema, nil
+	x.schema, x.columns, x.extras, x.notNull = schema, nil, nil, nil
 	for _, f := range schema.Columns.Fields() {
 		c, err := columnOf(f)
 		if err != nil {
@@ -110,7 +116,10 @@ func (s *sink) prepare(ctx context.Context, x *set, schema *record.Schema) error
 		return err
 	}
 	if existing == nil {
-		return s.create(ctx, x)
+		if err := s.create(ctx, x); err != nil {
+			return err
+		}
+		return s.noteColumns(ctx, x)
 	}
 	mappings, err := fitAll(schema, x.columns, existing)
 	if err != nil {
@@ -119,8 +128,30 @@ func (s *sink) prepare(ctx context.Context, x *set, schema *record.Schema) error
 	for i := range x.columns {
 		x.columns[i].native = mappings[i].Native
 	}
-	x.unique, err = s.db.unique(ctx, x.into, schema.KeyNames())
-	return err
+	if err := s.fitTable(ctx, x, existing); err != nil {
+		return err
+	}
+	return s.noteColumns(ctx, x)
+}
+
+// fitTable looks at what the table has besides the columns of the batches.
+func (s *sink) fitTable(ctx context.Context, x *set, there []existing) error {
+	for _, e := range there {
+		c := slices.IndexFunc(x.schema.Names(), func(n string) bool { return strings.EqualFold(n, e.name) })
+		if c < 0 {
+			x.extras = append(x.extras, e.name)
+		}
+		switch {
+		case e.nullable || e.fallback != "":
+		case c >= 0:
+			x.notNull = append(x.notNull, c)
+		case s.start.Mode == connector.Upsert && s.ours(ctx, x.into):
+			if err := s.db.exec(ctx, "ALTER TABLE "+x.into.sql()+" ALTER COLUMN "+sqlgen.Ident(e.name)+" DROP NOT NULL"); err != nil {
+				return wrap(err, "taking rows without column "+e.name, x.dataset, "")
+			}
+		}
+	}
+	return nil
 }
 
 func (s *sink) create(ctx context.Context, x *set) error {
@@ -131,10 +162,18 @@ func (s *sink) create(ctx context.Context, x *set) error {
 		if !f.Nullable || slices.Contains(x.schema.Key, i) {
 			defs[i] += " NOT NULL"
 		}
+		fallback, err := s.fallback(ctx, f, c)
+		if err != nil {
+			return wrap(err, "reading the value of older rows in column "+f.Name, x.dataset, "")
+		}
+		if fallback != "" {
+			defs[i] += " DEFAULT " + fallback
+		}
 	}
 	if err := s.db.exec(ctx, "CREATE TABLE "+x.into.sql()+" ("+strings.Join(defs, ", ")+")"); err != nil {
 		return wrap(err, "creating the table", x.dataset, "")
 	}
+	x.made = true
 	m := remark{Key: x.schema.KeyNames()}
 	if x.into != x.target {
 		m.For = []string{x.target.schema, x.target.name}
@@ -147,32 +186,39 @@ func (s *sink) create(ctx context.Context, x *set) error {
 		if c.native != "VARCHAR" || f.Type.ID() == arrow.STRING {
 			continue
 		}
-		if err := s.db.exec(ctx, "COMMENT ON COLUMN "+x.into.sql()+"."+sqlgen.Ident(f.Name)+" IS "+
-			sqlgen.Literal(typePrefix+record.FormatType(f.Type))); err != nil {
-			return wrap(err, "writing down the type of column "+f.Name, x.dataset, "")
+		if err := s.noteType(ctx, x.into, f, c); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// columns returns the columns of a table and their types; nil: there is no such table.
-func (d *db) columns(ctx context.Context, t table) ([][]string, error) {
-	rows, err := d.rows(ctx, `SELECT column_name, data_type FROM duckdb_columns() WHERE lower(schema_name) = lower($1) AND
-		lower(table_name) = lower($2)
-		ORDER BY column_index`, t.schema, t.name)
-	return rows, wrap(err, "reading the columns", t.name, "")
+// existing is a column that a table has.
+type existing struct {
+	name, native string
+	nullable     bool
+	fallback     string // its default, as SQL; empty: none
 }
 
-// unique reports whether a constraint of the table is on exactly these columns.
-func (d *db) unique(ctx context.Context, t table, key []string) (bool, error) {
-	rows, err := d.rows(ctx, `SELECT array_to_string(list_sort(constraint_column_names), chr(31)) FROM duckdb_constraints()
-		WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND
-		lower(schema_name) = lower($1) AND lower(table_name) = lower($2)`, t.schema, t.name)
+// columns returns the columns of a table; nil: there is no such table.
+func (d *db) columns(ctx context.Context, t table) ([]existing, error) {
+	rows, err := d.rows(ctx, `SELECT column_name, data_type, is_nullable::VARCHAR, coalesce(column_default, '') FROM duckdb_columns()
+		WHERE lower(schema_name) = lower($1) AND lower(table_name) = lower($2) ORDER BY column_index`, t.schema, t.name)
 	if err != nil {
-		return false, wrap(err, "reading the constraints", t.name, "")
+		return nil, wrap(err, "reading the columns", t.name, "")
 	}
-	want := strings.Join(slices.Sorted(slices.Values(key)), "\x1f")
-	return slices.ContainsFunc(rows, func(r []string) bool { return r[0] == want }), nil
+	var out []existing
+	for _, r := range rows {
+		out = append(out, existing{name: r[0], native: r[1], nullable: r[2] == "true", fallback: r[3]})
+	}
+	return out, nil
+}
+
+// ours reports whether leat made the table.
+func (s *sink) ours(ctx context.Context, t table) bool {
+	rows, err := s.db.rows(ctx, `SELECT comment FROM duckdb_tables() WHERE lower(schema_name) = lower($1) AND lower(table_name) = lower($2)
+		AND starts_with(comment, '`+remarkPrefix+`')`, t.schema, t.name)
+	return err == nil && len(rows) > 0
 }
 
 // peek opens the file if it is there, changing nothing.
@@ -215,17 +261,17 @@ func (s *sink) Map(ctx context.Context, schema *record.Schema) (ms []connector.M
 }
 
 // fitAll fits all columns to those of an existing table; columns that it lacks are named all at once.
-func fitAll(schema *record.Schema, columns []column, existing [][]string) ([]connector.Mapping, error) {
+func fitAll(schema *record.Schema, columns []column, there []existing) ([]connector.Mapping, error) {
 	ms := make([]connector.Mapping, len(columns))
 	var missing []string
 	for i, c := range columns {
 		name := schema.Columns.Field(i).Name
-		at := slices.IndexFunc(existing, func(e []string) bool { return strings.EqualFold(e[0], name) })
+		at := slices.IndexFunc(there, func(e existing) bool { return strings.EqualFold(e.name, name) })
 		if at < 0 {
 			missing = append(missing, sqlgen.Ident(name)+" "+c.native)
 			continue
 		}
-		ms[i] = fit(c, existing[at][1])
+		ms[i] = fit(c, there[at].native)
 	}
 	if missing != nil {
 		return nil, &connector.Error{
@@ -274,50 +320,103 @@ func widens(from, to string) bool {
 	return uf >= 0 && (ut >= uf || t > uf) || from == "FLOAT" && strings.EqualFold(to, "DOUBLE")
 }
 
-// Evolve implements connector.Evolver: it adds columns.
-func (s *sink) Evolve(ctx context.Context, _, to *record.Schema) error {
-	if err := s.begin(ctx); err != nil {
-		return err
-	}
-	x, ok := s.sets[to.Dataset]
-	if !ok {
-		return nil // the first batch makes the table
-	}
-	if err := s.poison(x.store(ctx, s.db, s.start.Mode)); err != nil {
-		return err
-	}
-	for _, f := range to.Columns.Fields() {
-		c, err := columnOf(f)
-		if err != nil {
-			return err
-		}
-		if err := s.db.exec(ctx, "ALTER TABLE "+x.into.sql()+" ADD COLUMN IF NOT EXISTS "+sqlgen.Ident(f.Name)+" "+c.native); err != nil {
-			return s.poison(wrap(err, "adding column "+f.Name, to.Dataset, ""))
+// accept gathers a batch; rows that the table would refuse are left out, and returned. now: some of its rows need the table, so that
+// only applying them shows whether they can be.
+func (x *set) accept(b *record.Batch, mode connector.WriteMode) (refused []refusal, now bool, err error) {
+	for _, op := range b.Ops {
+		switch {
+		case op == record.Insert || (op == record.Upsert && (len(x.schema.Key) > 0 || mode != connector.Upsert)):
+		case mode == connector.Upsert && op != record.Upsert:
+		default:
+			hint := "use --mode upsert"
+			if mode == connector.Upsert {
+				hint = "name the key with --key"
+			}
+			return nil, false, configError(fmt.Errorf("dataset %s: mode %s takes no %s of a row, and the dataset has %d key columns", x.dataset,
+				mode, op, len(x.schema.Key)), hint)
 		}
 	}
-	return s.poison(s.prepare(ctx, x, to))
+	n := int32(len(x.gathered))
+	refused = x.check(b, n, mode == connector.Upsert)
+	g := gathered{Batch: b}
+	for _, r := range refused {
+		if g.skip == nil {
+			g.skip = map[int]bool{}
+		}
+		g.skip[int(r.row)] = true
+	}
+	x.gathered = append(x.gathered, g)
+	x.rows += b.NumRows()
+	if mode != connector.Upsert {
+		return refused, false, nil
+	}
+	if len(x.schema.Key) == 0 {
+		return refused, changes(b), nil
+	}
+	return refused, len(b.Unchanged) > 0, nil
 }
 
-// accept gathers a batch.
-func (x *set) accept(b *record.Batch, mode connector.WriteMode) error {
-	if mode != connector.Upsert {
-		for _, op := range b.Ops {
-			if op == record.Update || op == record.Delete {
-				return configError(fmt.Errorf("dataset %s: mode %s takes only new rows, and there is an %s", x.dataset, mode,
-					op), "use --mode upsert")
+// changes reports whether a batch has anything but inserts.
+func changes(b *record.Batch) bool {
+	return slices.ContainsFunc(b.Ops, func(op record.Op) bool { return op != record.Insert })
+}
+
+// check finds rows with nulls where there may be none.
+func (x *set) check(b *record.Batch, n int32, upsert bool) []refusal {
+	var out []refusal
+	refuse := func(i, c int, err error) {
+		out = append(out, refusal{pick: pick{batch: n, row: int32(i)}, column: x.name(c), err: err})
+	}
+	must := x.notNull
+	if upsert {
+		must = slices.Concat(x.schema.Key, x.notNull)
+	}
+	images := upsert && b.Old != nil && len(x.schema.Key) > 1
+	if !images && !slices.ContainsFunc(must, func(c int) bool { return b.Rows.Column(c).NullN() > 0 }) {
+		return nil
+	}
+	for i := range b.NumRows() {
+		bad := slices.IndexFunc(must, func(c int) bool {
+			isKey := slices.Contains(x.schema.Key, c)
+			return b.Rows.Column(c).IsNull(i) && (isKey || b.Op(i) != record.Delete) && !b.IsUnchanged(c, i)
+		})
+		switch {
+		case bad >= 0 && slices.Contains(x.schema.Key, must[bad]):
+			refuse(i, must[bad], errNullKey)
+		case bad >= 0:
+			refuse(i, must[bad], errNull)
+		case images && b.Op(i) == record.Update:
+			if c := x.unknownKey(b, i); c >= 0 {
+				refuse(i, c, errOldKey)
 			}
 		}
 	}
-	x.batches = append(x.batches, b)
-	x.rows += b.NumRows()
-	return nil
+	return out
+}
+
+var errNull = errors.New("the table has NOT NULL here, and the value is NULL")
+
+// unknownKey returns a column of the key before a change that is not known while others are, or -1.
+func (x *set) unknownKey(b *record.Batch, i int) int {
+	unknown, known := -1, false
+	for _, k := range x.schema.Key {
+		if b.Old.Column(k).IsNull(i) {
+			unknown = k
+		} else {
+			known = true
+		}
+	}
+	if known {
+		return unknown
+	}
+	return -1
 }
 
 func (x *set) drop(bytes *int64) {
-	for _, b := range x.batches {
-		*bytes -= b.Bytes()
+	for _, g := range x.gathered {
+		*bytes -= g.Bytes()
 	}
-	x.batches, x.rows = nil, 0
+	x.gathered, x.rows, x.parked = nil, 0, nil
 }
 
 // transferField is the field under which column c travels.
@@ -333,15 +432,21 @@ func (x *set) handOver(rb arrow.RecordBatch, cols []int) (arrow.RecordBatch, err
 		fields[n] = transferField(i, x.columns[i])
 		a, err := toDuck(rb.Column(i), x.columns[i].transfer)
 		if err != nil {
-			return nil, &connector.Error{
-				Class: connector.ClassPermanent, Code: "duckdb.value", Doing: "duckdb: writing rows", Dataset: x.dataset,
-				Column: rb.ColumnName(i), Err: err,
-			}
+			return nil, x.badValue(i, err)
 		}
 		arrays[n] = a
 	}
 	return array.NewRecordBatch(arrow.NewSchema(fields, nil), arrays, rb.NumRows()), nil
 }
+
+func (x *set) badValue(c int, err error) error {
+	return &connector.Error{
+		Class: connector.ClassPermanent, Code: "duckdb.value", Doing: "duckdb: writing rows", Dataset: x.dataset, Column: x.name(c), Err: err,
+	}
+}
+
+// name is the name of a column.
+func (x *set) name(c int) string { return x.schema.Columns.Field(c).Name }
 
 func (x *set) all() []int {
 	cols := make([]int, len(x.columns))
@@ -387,30 +492,42 @@ func (d *db) withView(ctx context.Context, rbs []arrow.RecordBatch, sql string) 
 	return d.exec(ctx, sql)
 }
 
-// store writes what was gathered.
-func (x *set) store(ctx context.Context, d *db, mode connector.WriteMode) error {
-	if len(x.batches) == 0 {
-		return nil
+// store writes what was gathered, and returns the rows that could not be applied. ends: the source's transaction is complete.
+func (x *set) store(ctx context.Context, d *db, mode connector.WriteMode, ends bool) ([]refusal, error) {
+	if len(x.gathered) == 0 && (len(x.parked) == 0 || !ends) {
+		return nil, nil
 	}
-	batches := x.batches
-	x.batches, x.rows = nil, 0
-	if mode == connector.Upsert {
-		return x.merge(ctx, d, batches)
+	defer func() { x.gathered, x.rows = nil, 0 }()
+	switch {
+	case mode == connector.Upsert && len(x.schema.Key) > 0:
+		return x.merge(ctx, d, ends)
+	case mode == connector.Upsert && changes(x.gathered[len(x.gathered)-1].Batch):
+		last := len(x.gathered) - 1 // only the last one has changes, see accept
+		if err := x.append(ctx, d, x.gathered[:last]); err != nil {
+			return nil, err
+		}
+		return x.mergeImages(ctx, d, last)
 	}
+	return nil, x.append(ctx, d, x.gathered)
+}
+
+// append inserts all rows.
+func (x *set) append(ctx context.Context, d *db, batches []gathered) error {
 	var rbs []arrow.RecordBatch
-	for _, b := range batches {
+	for _, g := range batches {
+		b, err := g.Keep(func(i int) bool { return !g.skip[i] })
+		if err != nil {
+			return fmt.Errorf("duckdb: leaving rows out: %w", err)
+		}
 		rb, err := x.handOver(b.Rows, x.all())
 		if err != nil {
 			return err
 		}
 		rbs = append(rbs, rb)
 	}
+	if len(rbs) == 0 {
+		return nil
+	}
 	sql := "INSERT INTO " + x.into.sql() + " (" + x.names(x.all()) + ") SELECT " + x.casts(x.all()) + " FROM " + viewName + " v"
 	return wrap(d.withView(ctx, rbs, sql), "inserting rows", x.dataset, "")
-}
-
-// emptyLike is a record batch without rows.
-func emptyLike(schema *arrow.Schema) arrow.RecordBatch {
-	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
-	return b.NewRecordBatch()
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/leatdata/leat/connector"
@@ -72,6 +73,9 @@ func (s *sink) Start(ctx context.Context, st connector.SinkStart) error {
 		return err
 	}
 	if err := s.claim(ctx, row); err != nil {
+		return err
+	}
+	if err := s.openColumns(ctx); err != nil {
 		return err
 	}
 	if row != nil && row.run == st.Run {
@@ -165,29 +169,69 @@ func (s *sink) Write(ctx context.Context, b *record.Batch) error {
 	if b.NumRows() == 0 {
 		return nil
 	}
-	if err := x.accept(b, s.start.Mode); err != nil {
+	refused, now, err := x.accept(b, s.start.Mode)
+	if err != nil {
 		return s.poison(err)
 	}
 	s.bytes += b.Bytes()
-	if x.rows < gatherRows && s.bytes < gatherBytes {
+	at := len(x.gathered) - 1
+	list := x.gathered
+	if now {
+		more, err := s.storeNow(ctx, x)
+		if err != nil {
+			return s.poison(err)
+		}
+		refused = append(refused, more...)
+	} else if x.rows >= gatherRows || s.bytes >= gatherBytes {
+		if err := s.store(ctx, false); err != nil {
+			return s.poison(err)
+		}
+	}
+	if len(refused) == 0 {
 		return nil
 	}
-	return s.poison(s.store(ctx))
+	rows, err := x.rowErrors(list[:at+1], refused)
+	if err != nil {
+		return s.poison(err)
+	}
+	return rows
 }
 
 func (s *sink) truncate(ctx context.Context, x *set) error {
 	x.drop(&s.bytes)
-	return wrap(s.db.exec(ctx, "DELETE FROM "+x.into.sql()), "emptying the table", x.dataset, "")
+	n, err := s.db.affected(ctx, "DELETE FROM "+x.into.sql())
+	x.dirty = x.dirty || n > 0 && !x.made
+	return wrap(err, "emptying the table", x.dataset, "")
+}
+
+// storeNow hands what was gathered for one dataset to DuckDB, and returns the rows that could not be applied.
+func (s *sink) storeNow(ctx context.Context, x *set) ([]refusal, error) {
+	for _, g := range x.gathered {
+		s.bytes -= g.Bytes()
+	}
+	return x.store(ctx, s.db, s.start.Mode, false)
+}
+
+// storeSet does so where nothing can be refused any more: rows that need the table were applied when they came.
+func (s *sink) storeSet(ctx context.Context, x *set, ends bool) error {
+	for _, g := range x.gathered {
+		s.bytes -= g.Bytes()
+	}
+	list := x.gathered
+	refused, err := x.store(ctx, s.db, s.start.Mode, ends)
+	if err == nil && len(refused) > 0 {
+		_, err = x.rowErrors(append(slices.Clip(list), gathered{}), refused)
+	}
+	return err
 }
 
 // store hands everything that was gathered to DuckDB.
-func (s *sink) store(ctx context.Context) error {
+func (s *sink) store(ctx context.Context, ends bool) error {
 	for _, x := range s.order {
-		if err := x.store(ctx, s.db, s.start.Mode); err != nil {
+		if err := s.storeSet(ctx, x, ends); err != nil {
 			return err
 		}
 	}
-	s.bytes = 0
 	return nil
 }
 
@@ -196,7 +240,7 @@ func (s *sink) Flush(ctx context.Context) error {
 	if !s.inTx {
 		return s.broken
 	}
-	if err := s.poison(s.store(ctx)); err != nil {
+	if err := s.poison(s.store(ctx, true)); err != nil {
 		return err
 	}
 	return s.commit(ctx)
@@ -207,6 +251,9 @@ func (s *sink) commit(ctx context.Context) error {
 		return s.broken
 	}
 	s.inTx = false
+	for _, x := range s.order {
+		x.dirty, x.made = false, false
+	}
 	err := s.db.exec(ctx, "COMMIT")
 	if err == nil {
 		return nil
@@ -221,7 +268,7 @@ func (s *sink) Commit(ctx context.Context, p record.Progress) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
-	if err := s.poison(s.store(ctx)); err != nil {
+	if err := s.poison(s.store(ctx, true)); err != nil {
 		return err
 	}
 	if err := s.poison(s.saveProgress(ctx, p)); err != nil {
@@ -231,9 +278,9 @@ func (s *sink) Commit(ctx context.Context, p record.Progress) error {
 }
 
 func (s *sink) saveProgress(ctx context.Context, p record.Progress) error {
-	data, err := json.Marshal(p)
+	data, err := sqlgen.EncodeProgress(p)
 	if err != nil {
-		return fmt.Errorf("duckdb: encoding the progress: %w", err)
+		return fmt.Errorf("duckdb: %w", err)
 	}
 	n, err := s.db.affected(ctx, `UPDATE `+progressTable+` SET run = $3, progress = $4, updated = now() WHERE pipeline = $1
 		AND lane = $2 AND fence = $5`,
@@ -272,7 +319,7 @@ func (s *sink) Finish(ctx context.Context, p record.Progress) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
-	if err := s.poison(s.store(ctx)); err != nil {
+	if err := s.poison(s.store(ctx, true)); err != nil {
 		return err
 	}
 	if s.start.Mode == connector.Replace {
