@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,16 +20,41 @@ import (
 	"github.com/leatdata/leat/internal/pgtest"
 )
 
-// cases C044, C049, C106: a database is copied and followed, looked at, and let go of. Each script has a database of its own, $PG. The
-// server is their own, too: a slot waits for every transaction that is open in it.
-func TestSyncScripts(t *testing.T) {
+// A database is copied and followed by the real program. The server is the test's own: a slot waits for every transaction that is open
+// in it. Each part has a database of its own.
+func TestFollow(t *testing.T) {
 	server := pgtest.Server(t, "wal_level=logical")
+	database := func(t *testing.T) string {
+		t.Helper()
+		name, err := followed(t.Context(), server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return server.As("leat", name)
+	}
+	// clause E10
+	t.Run("stop", func(t *testing.T) { stopFollowing(t, database(t)) })
+	t.Run("example", func(t *testing.T) { followExample(t, database(t)) })
+	t.Run("readme", func(t *testing.T) { followReadme(t, database(t)) })
+	// cases C044, C049, C106
+	t.Run("scripts", func(t *testing.T) { followScripts(t, server) })
+}
+
+// followed makes a database for something to follow.
+func followed(ctx context.Context, server *pgtest.Cluster) (string, error) {
+	name := "sync_" + strings.ToLower(rand.Text()[:8])
+	return name, pgExec(ctx, server.URL(), "create database "+name, io.Discard)
+}
+
+// followScripts runs the scripts, each with a database of its own, $PG, and the URL of a role that may do little there, $PGPOOR.
+func followScripts(t *testing.T, server *pgtest.Cluster) {
+	t.Helper()
 	p := params("testdata/sync/*.txt")
 	p.Cmds["pg"] = pgCommand
 	setup := p.Setup
 	p.Setup = func(env *testscript.Env) error {
-		name := "sync_" + strings.ToLower(rand.Text()[:8])
-		if err := pgExec(context.Background(), server.URL(), "create database "+name, io.Discard); err != nil {
+		name, err := followed(context.Background(), server)
+		if err != nil {
 			return err
 		}
 		env.Setenv("PG", server.As("leat", name))
@@ -36,6 +62,38 @@ func TestSyncScripts(t *testing.T) {
 		return setup(env)
 	}
 	testscript.Run(t, p)
+}
+
+// The commands of the README's section do what it says.
+func followReadme(t *testing.T, url string) {
+	t.Helper()
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(readme), "## Follow a database")
+	_, block, _ := strings.Cut(section, "```\n")
+	block, _, _ = strings.Cut(block, "```")
+	if err := pgExec(t.Context(), url, "create table t(id int primary key); insert into t values (1), (2)", io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	var ran []string
+	for line := range strings.Lines(block) {
+		command, _, _ := strings.Cut(line, "#")
+		args := strings.Fields(strings.ReplaceAll(command, "'postgres://app@db/shop'", url))
+		ran = append(ran, args[1])
+		if args[1] == "sync" {
+			args = append(args, "--once")
+		}
+		leatIn(t, dir, nil, args[1:]...)
+	}
+	if !slices.Equal(ran, []string{"check", "sync"}) {
+		t.Errorf("ran %s", ran)
+	}
+	if n := strings.Count(leatIn(t, dir, nil, "copy", "replica.db", "jsonl:-", "-q"), "\n"); n != 2 {
+		t.Errorf("%d rows", n)
+	}
 }
 
 // pg SQL: runs statements on $PG, and prints rows with | between the columns.
@@ -63,10 +121,9 @@ func pgExec(ctx context.Context, url, sql string, out io.Writer) error {
 	return err
 }
 
-// clause E10
 // The first signal ends the following of a source in good order, with 0; the same command goes on, and nothing is missing or doubled.
-func TestStopFollowing(t *testing.T) {
-	url := pgtest.Server(t, "wal_level=logical").URL()
+func stopFollowing(t *testing.T, url string) {
+	t.Helper()
 	conn := pgtest.Conn(t, url)
 	run := func(sql string) {
 		t.Helper()
@@ -124,8 +181,9 @@ func text(t *testing.T, conn *sqlite.Conn, query string) string {
 }
 
 // A database with what the example is about is followed to the end of its changes, twice.
-func TestFollowExample(t *testing.T) {
-	dir, url := sample(t), pgtest.Server(t, "wal_level=logical").URL()
+func followExample(t *testing.T, url string) {
+	t.Helper()
+	dir := sample(t)
 	env := []string{"SHOP_URL=" + url}
 	leatIn(t, dir, env, "run", "examples/orders-to-postgres.yaml", "-q")
 	leatIn(t, dir, env, "run", "examples/postgres-follow.yaml", "--once", "-q")
