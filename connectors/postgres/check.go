@@ -95,8 +95,7 @@ func (s *Source) probes(ctx context.Context, pg *pgconn.PgConn) (probes []connec
 // privileges lists everything that the role may not read but should, all at once, and returns what is selected.
 func (s *Source) privileges(ctx context.Context, pg *pgconn.PgConn, role string) ([]relationInfo, []connector.Probe, error) {
 	selected, hidden, err := s.everything(ctx, pg)
-	var problem *connector.Error
-	if errors.As(err, &problem) {
+	if _, ok := errors.AsType[*connector.Error](err); ok {
 		return nil, []connector.Probe{{Name: "selection", Status: connector.Fail, Detail: err.Error(), Fix: fixOf(err)}}, nil
 	}
 	if err != nil {

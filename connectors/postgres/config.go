@@ -194,6 +194,7 @@ func (c *SourceConfig) validateFollow(add func(bad bool, format string, args ...
 	add(!slices.Contains([]string{"", optionAuto, optionOn, optionOff}, c.Binary), "binary is %q: want auto, on or off", c.Binary)
 	add(!slices.Contains([]string{"", originAny, originNone}, c.PublishOrigin), "publish_origin is %q: want any or none", c.PublishOrigin)
 	add(c.SpillBytes < 0, "spill_bytes is negative")
+	c.validateNames(add)
 	add(c.Heartbeat < 0, "heartbeat is negative")
 	add(c.Refresh < 0, "refresh is negative")
 	if !c.Follow {

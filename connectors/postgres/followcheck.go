@@ -61,7 +61,8 @@ const followFactsSQL = `SELECT pg_catalog.jsonb_build_object('version', pg_catal
 	'role', r.rolname, 'super', r.rolsuper,
 	'replication', r.rolsuper OR r.rolreplication OR coalesce(pg_catalog.pg_has_role(rds.oid, 'USAGE'), false),
 	'rds', rds.oid IS NOT NULL, 'create', pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE'),
-	'pooled', pg_catalog.pg_backend_pid() <> $2::int4, 'database', pg_catalog.current_database(), 'recovery', pg_catalog.pg_is_in_recovery(),
+	'pooled', pg_catalog.pg_backend_pid() <> $2::int4,
+	'database', pg_catalog.current_database(), 'recovery', pg_catalog.pg_is_in_recovery(),
 	'slots', (SELECT pg_catalog.count(*) FROM pg_catalog.pg_replication_slots),
 	'idle', (SELECT pg_catalog.jsonb_agg(s.slot_name ORDER BY s.slot_name) FROM pg_catalog.pg_replication_slots s WHERE NOT s.active),
 	'senders', (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_get_wal_senders()),
@@ -72,7 +73,8 @@ const followFactsSQL = `SELECT pg_catalog.jsonb_build_object('version', pg_catal
 		SELECT ` + holderSQL + ` AS who, pg_catalog.date_part('epoch', pg_catalog.now() - a.xact_start)::int8 AS seconds,
 			'SELECT pg_terminate_backend(' || a.pid || ');' AS fix
 		FROM pg_catalog.pg_stat_activity a WHERE a.backend_xid IS NOT NULL
-		UNION ALL SELECT 'the prepared transaction ' || pg_catalog.quote_literal(p.gid) || ' of role ' || p.owner || ' in database ' || p.database,
+		UNION ALL SELECT 'the prepared transaction ' || pg_catalog.quote_literal(p.gid) || ' of role ' || p.owner || ' in database '
+				|| p.database,
 			pg_catalog.date_part('epoch', pg_catalog.now() - p.prepared)::int8,
 			'ROLLBACK PREPARED ' || pg_catalog.quote_literal(p.gid) || ';'
 		FROM pg_catalog.pg_prepared_xacts p) o))
@@ -110,7 +112,7 @@ func (s *Source) readFollowFacts(ctx context.Context, pg *pgconn.PgConn, selecte
 	if len(s.cfg.Columns) > 0 {
 		f.columns = s.cfg.Columns
 	}
-	rows, err := ask(ctx, pg, followFactsSQL, strings.Join(followSettings(), ","), fmt.Sprint(pg.PID()))
+	rows, err := ask(ctx, pg, followFactsSQL, strings.Join(followSettings(), ","), strconv.FormatUint(uint64(pg.PID()), 10))
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +267,7 @@ func (f *followFacts) published() []connector.Probe {
 		p.Fix = "select the partitioned table: tables=" + strings.Join(slices.Compact(roots), ",")
 	default:
 		fixes := f.alterPublication()
-		if own := f.publication.ours() && f.publication.plain(); len(fixes) > 0 && (!own || len(f.foreign(f.unpublished())) > 0) {
+		if own := f.publication.ours() && f.publication.plain(); len(fixes) > 0 && (!own || len(notOwned(f.unpublished())) > 0) {
 			p.Status, p.Fix = connector.Fail, strings.Join(fixes, "\n")
 			p.Detail = fmt.Sprintf("%q of %s does not send all changes of all tables, and %s does not change it by itself", f.name,
 				f.publication.Owner, f.Role)
@@ -294,7 +296,7 @@ func (f *followFacts) unmade() connector.Probe {
 	if !f.Create {
 		why = append(why, fmt.Sprintf("%s may not create in database %s", f.Role, f.Database))
 	}
-	if others := f.foreign(f.tables); len(others) > 0 {
+	if others := notOwned(f.tables); len(others) > 0 {
 		why = append(why, fmt.Sprintf("%s does not own %s", f.Role, strings.Join(others, ", ")))
 	}
 	if f.Recovery {
@@ -311,8 +313,8 @@ func (f *followFacts) unmade() connector.Probe {
 	return p
 }
 
-// foreign are those of the tables that the role does not own.
-func (f *followFacts) foreign(tables []*followTable) []string {
+// notOwned are those of the tables that the role does not own.
+func notOwned(tables []*followTable) []string {
 	var out []string
 	for _, t := range tables {
 		if !t.Owned {

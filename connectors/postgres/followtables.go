@@ -106,10 +106,14 @@ func readFollowTables(ctx context.Context, pg *pgconn.PgConn, selected []relatio
 	}); err != nil {
 		return nil, err
 	}
-	if err := read("ancestors", func(root string, t *followTable) { byOID[root].Ancestors = append(byOID[root].Ancestors, t) }); err != nil {
+	if err := read("ancestors", func(root string, t *followTable) {
+		byOID[root].Ancestors = append(byOID[root].Ancestors, t)
+	}); err != nil {
 		return nil, err
 	}
-	return out, read("leaves", func(root string, t *followTable) { byOID[root].Leaves = append(byOID[root].Leaves, t) })
+	return out, read("leaves", func(root string, t *followTable) {
+		byOID[root].Leaves = append(byOID[root].Leaves, t)
+	})
 }
 
 // unpublishable says why not all changes of a table can be followed; empty: they can.
@@ -228,9 +232,9 @@ func (f *followFacts) identities() []connector.Probe {
 
 // leftOut is about columns whose changes are not sent.
 func (f *followFacts) leftOut() connector.Probe {
-	p := &publication{Generated: map[bool]string{true: "s"}[f.generated()]}
-	if f.publication != nil && !(f.publication.ours() && f.publication.plain()) {
-		p = f.publication
+	p := f.publication
+	if p == nil || (p.ours() && p.plain()) { // as it will be
+		p = &publication{Generated: map[bool]string{true: "s"}[f.generated()]}
 	}
 	var left []string
 	lists := false

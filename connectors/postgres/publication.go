@@ -55,7 +55,8 @@ const publicationSQL = `SELECT pg_catalog.jsonb_build_object('oid', p.oid::int8,
 	'all', p.puballtables, 'insert', p.pubinsert, 'update', p.pubupdate, 'delete', p.pubdelete, 'truncate', p.pubtruncate,
 	'root', p.pubviaroot, 'generated', pg_catalog.to_jsonb(p) -> 'pubgencols',
 	'schemas', %[1]s,
-	'members', (SELECT pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('oid', c.oid::int8, 'schema', n.nspname, 'table', c.relname, %[2]s))
+	'members', (SELECT pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
+			'oid', c.oid::int8, 'schema', n.nspname, 'table', c.relname, %[2]s))
 		FROM pg_catalog.pg_publication_rel r JOIN pg_catalog.pg_class c ON c.oid = r.prrelid
 		JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE r.prpubid = p.oid),
 	'published', (SELECT pg_catalog.jsonb_agg(c.oid::int8) FROM pg_catalog.pg_publication_tables t

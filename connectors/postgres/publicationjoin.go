@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,10 +17,10 @@ import (
 
 // joining is what is known of the tables that the stream has, for the search for more. No two searches run at once.
 type joining struct {
-	known      map[uint32]string          // datasets, by OID; nil: nobody looked yet
-	waiting    map[uint32][]string        // tables that are published since now: the transactions that may have written to them before
-	partitions map[uint32]map[uint32]bool // of partitioned tables
-	told       map[string]bool            // what was said already
+	known      map[uint32]string               // datasets, by OID; nil: nobody looked yet
+	waiting    map[uint32][]string             // tables that are published since now: the transactions that may have written before
+	partitions map[uint32]map[uint32]partition // of partitioned tables
+	told       map[string]bool                 // what was said already
 }
 
 // look reads the selected tables and the publication.
@@ -76,9 +77,7 @@ func (s *Source) cover(ctx context.Context) error {
 
 // await waits until no transaction is open that wrote to tables before they were published.
 func (s *Source) await(ctx context.Context, tables []*followTable) error {
-	ctx, cancel := context.WithTimeout(ctx, s.patience())
-	defer cancel()
-	for {
+	for deadline := time.Now().Add(s.patience()); ; {
 		var open []*followTable
 		for _, t := range tables {
 			ready, err := s.untouched(ctx, t)
@@ -92,14 +91,17 @@ func (s *Source) await(ctx context.Context, tables []*followTable) error {
 		if len(open) == 0 {
 			return nil
 		}
-		select {
-		case <-time.After(joinPoll): //nolint:forbidigo // it goes with ctx.Done
-		case <-ctx.Done():
+		if time.Now().After(deadline) {
 			return &connector.Error{
 				Class: connector.ClassTransient, Code: "postgres.join.wait", Doing: "adding tables to the publication",
 				Dataset: open[0].dataset(), Err: errors.New("a transaction that wrote to it before it was published does not end"),
 				Hint: "end that transaction; statement_timeout sets how long to wait",
 			}
+		}
+		select {
+		case <-time.After(joinPoll): //nolint:forbidigo // it goes with ctx.Done
+		case <-ctx.Done():
+			return ctx.Err() //nolint:wrapcheck // the caller says what was being done
 		}
 	}
 }
@@ -292,11 +294,11 @@ const writersSQL = `SELECT DISTINCT l.virtualtransaction FROM pg_catalog.pg_lock
 		AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())`
 
 // untouched reports whether all transactions are over that may have written to a table before it was published; it was, before the first
-// call. What they wrote is not sent.
+// call. What they wrote before may not be sent.
 func (s *Source) untouched(ctx context.Context, t *followTable) (bool, error) {
 	var oids []string
 	for _, part := range append([]*followTable{t}, t.Leaves...) {
-		oids = append(oids, fmt.Sprint(part.OID))
+		oids = append(oids, strconv.FormatUint(uint64(part.OID), 10))
 	}
 	var writers []string
 	err := s.borrow(ctx, func(pg *pgconn.PgConn) error {
@@ -314,70 +316,4 @@ func (s *Source) untouched(ctx context.Context, t *followTable) (bool, error) {
 	}
 	s.joining.waiting[t.OID] = writers
 	return len(writers) == 0, nil
-}
-
-// partitionsSQL lists what partitioned tables consist of, and whether each part was a table before it became one.
-const partitionsSQL = `SELECT r.oid::int8, p.relid::oid::int8, n.nspname, c.relname,
-	(SELECT h.xmin FROM pg_catalog.pg_inherits h WHERE h.inhrelid = p.relid)
-		<> (SELECT a.xmin FROM pg_catalog.pg_attribute a WHERE a.attrelid = p.relid AND a.attname = 'ctid')
-FROM pg_catalog.unnest($1::oid[]) r(oid) CROSS JOIN LATERAL pg_catalog.pg_partition_tree(r.oid) p
-JOIN pg_catalog.pg_class c ON c.oid = p.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE p.relid <> r.oid`
-
-// watchPartitions says what became of partitions since it was called last: rows come and go with them of which the log says nothing.
-func (s *Source) watchPartitions(ctx context.Context, f *followFacts) error {
-	roots := map[string]*followTable{}
-	var oids []string
-	for _, t := range f.tables {
-		if t.Kind == "p" {
-			oids = append(oids, fmt.Sprint(t.OID))
-			roots[fmt.Sprint(t.OID)] = t
-		}
-	}
-	var rows [][][]byte
-	if len(oids) > 0 {
-		err := s.borrow(ctx, func(pg *pgconn.PgConn) (err error) {
-			rows, err = ask(ctx, pg, partitionsSQL, "{"+strings.Join(oids, ",")+"}")
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	was := s.joining.partitions
-	now := map[uint32]map[uint32]bool{}
-	for _, r := range rows {
-		t, part := roots[string(r[0])], toOID(r[1])
-		if now[t.OID] == nil {
-			now[t.OID] = map[uint32]bool{}
-		}
-		now[t.OID][part] = true
-		if before, ok := was[t.OID]; !ok || before[part] {
-			continue
-		}
-		name := relation{schema: string(r[2]), name: string(r[3])}
-		if isTrue(r[4]) {
-			s.env.Log.WarnContext(ctx, "a table was attached as a partition: the rows that it had come without changes; --resnapshot copies them",
-				slog.String("dataset", t.dataset()), slog.String("partition", name.dataset()))
-		}
-		if why, fix := f.refused(t); why != "" {
-			s.say(ctx, "partition "+name.dataset(), "a new partition breaks updates and deletes of the application",
-				slog.String("partition", name.dataset()), slog.String("why", why), slog.String("fix", strings.Join(fix, " ")))
-		}
-	}
-	for root, parts := range was {
-		t := roots[fmt.Sprint(root)]
-		for part := range parts {
-			if t != nil && !now[root][part] {
-				s.env.Log.WarnContext(ctx, "a partition was detached or dropped: its rows went without changes; --resnapshot removes them",
-					slog.String("dataset", t.dataset()), slog.Uint64("partition", uint64(part)))
-			}
-		}
-	}
-	for _, t := range roots {
-		if now[t.OID] == nil {
-			now[t.OID] = map[uint32]bool{}
-		}
-	}
-	s.joining.partitions = now
-	return nil
 }

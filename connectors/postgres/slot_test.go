@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -145,23 +143,30 @@ func refusedWith(t testing.TB, err error, class connector.Class, code string, te
 	}
 }
 
-// A server of its own: on a shared one slots wait for the transactions of everybody.
+// ownServer is a server for many tests: on a shared one slots wait for the transactions of everybody.
+type ownServer struct{ *pgtest.Cluster }
+
 func TestFollowed(t *testing.T) {
-	server := pgtest.Server(t, "wal_level=logical", "max_prepared_transactions=5", "max_replication_slots=50", "max_connections=200")
-	for _, c := range []struct {
-		name string
-		test func(*testing.T, *pgtest.Cluster)
-	}{
-		{"anchor", anchors},
-		{"anchor waits", anchorWaits},
-		{"anchor waits for a prepared transaction", anchorWaitsForPrepared},
-		{"anchor finds a slot", anchorFindsASlot},
-		{"anchor finds a slot in use", anchorFindsASlotInUse},
-		{"identifiers", anchorIdentifiers},
-		{"resume", resumes},
-	} {
-		t.Run(c.name, func(t *testing.T) { c.test(t, server) })
-	}
+	s := ownServer{pgtest.Server(t, "wal_level=logical", "max_prepared_transactions=5", "max_replication_slots=50", "max_connections=200")}
+	t.Run("anchor", s.anchors)
+	t.Run("anchor waits", s.anchorWaits)
+	t.Run("anchor waits for a prepared transaction", s.anchorWaitsForPrepared)
+	t.Run("anchor finds a slot", s.anchorFindsASlot)
+	t.Run("anchor finds a slot in use", s.anchorFindsASlotInUse)
+	t.Run("identifiers", s.anchorIdentifiers)
+	t.Run("resume", s.resumes)
+	t.Run("least privilege", s.leastPrivilege)
+	t.Run("replica identity", s.identities)
+	t.Run("replica identity of partitions", s.partitionIdentities)
+	t.Run("publications of others", s.publications)
+	t.Run("own publication", s.ownPublication)
+	t.Run("poolers", s.poolers)
+	t.Run("join", s.joiners)
+	t.Run("join at a start", s.joinersAtStart)
+	t.Run("join with others' publications", s.joinersOfOthers)
+	t.Run("partitions", s.partitions)
+	t.Run("tip", s.tips)
+	t.Run("lag", s.lags)
 }
 
 func TestSlotNames(t *testing.T) {
@@ -217,8 +222,8 @@ func TestSlotNames(t *testing.T) {
 // The resume point is made without consuming anything, and what is changed afterwards lies behind it. A second call takes what the
 // first left.
 // clause S21.
-func anchors(t *testing.T, server *pgtest.Cluster) {
-	db := server.Database()
+func (s ownServer) anchors(t *testing.T) {
+	db := s.Database()
 	a := newPipeline(t, db, map[string]string{"tables": "public.*"})
 	sqlAll(t, a.conn, `CREATE TABLE a (id int PRIMARY KEY, v text)`, `CREATE TABLE b (id int PRIMARY KEY) PARTITION BY RANGE (id)`,
 		`CREATE TABLE b1 PARTITION OF b FOR VALUES FROM (0) TO (10)`, `CREATE UNLOGGED TABLE cache (id int)`)
@@ -263,8 +268,8 @@ func newSameAs(t testing.TB, db string, a *anchored) *anchored {
 
 // A slot can't be made before all transactions are over that began earlier. The wait is bounded, says whom it is for, and leaves nothing.
 // clause S1.
-func anchorWaits(t *testing.T, server *pgtest.Cluster) {
-	db := server.Database()
+func (s ownServer) anchorWaits(t *testing.T) {
+	db := s.Database()
 	a := newPipeline(t, db, map[string]string{"table": "a", "statement_timeout": "1500ms"})
 	sqlExec(t, a.conn, `CREATE TABLE a (id int PRIMARY KEY)`)
 	slow := pgtest.Conn(t, db+"&application_name=slow-report")
@@ -305,8 +310,8 @@ func anchorWaits(t *testing.T, server *pgtest.Cluster) {
 }
 
 // A prepared transaction that everybody forgot is named too, with what ends it.
-func anchorWaitsForPrepared(t *testing.T, server *pgtest.Cluster) {
-	db := server.Database()
+func (s ownServer) anchorWaitsForPrepared(t *testing.T) {
+	db := s.Database()
 	a := newPipeline(t, db, map[string]string{"table": "a", "statement_timeout": "1500ms"})
 	gid := pipelineName()
 	sqlAll(t, a.conn, `CREATE TABLE a (id int PRIMARY KEY)`, `BEGIN`, `INSERT INTO a VALUES (1)`, `PREPARE TRANSACTION '`+gid+`'`)
@@ -319,11 +324,11 @@ func anchorWaitsForPrepared(t *testing.T, server *pgtest.Cluster) {
 }
 
 // What Anchor does about a slot that is there already.
-func anchorFindsASlot(t *testing.T, server *pgtest.Cluster) {
-	db := server.Database()
+func (s ownServer) anchorFindsASlot(t *testing.T) {
+	db := s.Database()
 	conn := pgtest.Conn(t, db)
 	sqlExec(t, conn, `CREATE TABLE a (id int PRIMARY KEY)`)
-	other := pgtest.Conn(t, server.Database())
+	other := pgtest.Conn(t, s.Database())
 	create := `SELECT pg_create_logical_replication_slot('%s', 'pgoutput')`
 	for _, c := range []struct {
 		name   string
@@ -354,8 +359,8 @@ func anchorFindsASlot(t *testing.T, server *pgtest.Cluster) {
 			} else {
 				sql = fmt.Sprintf(sql, a.slotName())
 			}
-			for s := range strings.SplitSeq(sql, ";") {
-				sqlExec(t, c.conn, s)
+			for statement := range strings.SplitSeq(sql, ";") {
+				sqlExec(t, c.conn, statement)
 			}
 			if c.name == "temporary" {
 				defer func() { must(t, dropSlot(t.Context(), conn.PgConn(), a.slotName())) }()
@@ -382,8 +387,8 @@ func anchorFindsASlot(t *testing.T, server *pgtest.Cluster) {
 
 // A slot that another session uses is left alone, and the error says whose it is.
 // case C046.
-func anchorFindsASlotInUse(t *testing.T, server *pgtest.Cluster) {
-	db := server.Database()
+func (s ownServer) anchorFindsASlotInUse(t *testing.T) {
+	db := s.Database()
 	a := newPipeline(t, db, map[string]string{"table": "a"})
 	sqlExec(t, a.conn, `CREATE TABLE a (id int PRIMARY KEY)`)
 	a.anchor(t)
@@ -415,8 +420,8 @@ func follow(t testing.TB, db, slot, publication string) uint32 {
 }
 
 // Any identifier can be followed: quotes, dots, blanks, other scripts, the longest names.
-func anchorIdentifiers(t *testing.T, server *pgtest.Cluster) {
-	db := server.Database()
+func (s ownServer) anchorIdentifiers(t *testing.T) {
+	db := s.Database()
 	long := strings.Repeat("ü", 31) + "x"
 	for _, name := range []string{`Weird "Name"`, `a.b`, `'; DROP TABLE x; --`, "日本", long, `back\slash`} {
 		t.Run(name, func(t *testing.T) {
@@ -435,18 +440,3 @@ func anchorIdentifiers(t *testing.T, server *pgtest.Cluster) {
 		})
 	}
 }
-
-// withOptions adds parameters to a URL.
-func withOptions(t testing.TB, db string, options map[string]string) string {
-	t.Helper()
-	u, err := url.Parse(db)
-	must(t, err)
-	q := u.Query()
-	for k, v := range options {
-		q.Set(k, v)
-	}
-	u.RawQuery = q.Encode()
-	return u.String()
-}
-
-var lsnPattern = regexp.MustCompile(`[0-9A-F]+/[0-9A-F]+`)

@@ -185,8 +185,8 @@ func (r *resumption) judge(p streamPosition) *connector.Error {
 	case p.System != r.here.System:
 		return &connector.Error{
 			Code: "postgres.system", Hint: hintServer,
-			Err: fmt.Errorf("the position is of the server with system identifier %s, and this is %s: another server, or one that was made "+
-				"anew. What was changed behind %s is not known here", p.System, r.here.System, p.LSN),
+			Err: fmt.Errorf("the position is of the server with system identifier %s, and this is %s: another server, or one that was "+
+				"made anew. What was changed behind %s is not known here", p.System, r.here.System, p.LSN),
 		}
 	case p.Slot != r.here.Slot:
 		return &connector.Error{
@@ -231,8 +231,8 @@ func (r *resumption) judgeTimeline(p streamPosition) *connector.Error {
 		case h.at >= p.LSN:
 			return nil
 		default:
-			e.Err = fmt.Errorf("the server left timeline %d at %s for timeline %d, and the position is %s behind that: changes between %s and "+
-				"%s were delivered that the new primary does not have", p.Timeline, h.at, r.here.Timeline,
+			e.Err = fmt.Errorf("the server left timeline %d at %s for timeline %d, and the position is %s behind that: changes between "+
+				"%s and %s were delivered that the new primary does not have", p.Timeline, h.at, r.here.Timeline,
 				sizeText(int64(p.LSN-h.at)), h.at, p.LSN)
 			e.Hint = "the sinks have changes that the source has lost. To read all tables again from the beginning: run with --restart"
 		}
@@ -246,7 +246,8 @@ func (r *resumption) judgeSlot(p streamPosition) *connector.Error {
 	case r.slot == nil:
 		return &connector.Error{
 			Code: "postgres.slot.missing", Hint: hintRestart,
-			Err: fmt.Errorf("the server has no such slot: it was dropped, or this is a new primary that did not have it. Missing is %s", behind),
+			Err: fmt.Errorf("the server has no such slot: it was dropped, or this is a new primary that did not have it. Missing is %s",
+				behind),
 		}
 	case r.slot.lost() != "":
 		return &connector.Error{
@@ -260,8 +261,9 @@ func (r *resumption) judgeSlot(p streamPosition) *connector.Error {
 	case r.slot.Confirmed > p.LSN:
 		return &connector.Error{
 			Code: "postgres.slot.gap", Hint: hintRestart,
-			Err: fmt.Errorf("the slot stands at %s: it was dropped and made anew, or somebody else read from it. Missing is what was changed "+
-				"between %s and %s (%s of log)", r.slot.Confirmed, p.LSN, r.slot.Confirmed, sizeText(int64(r.slot.Confirmed-p.LSN))),
+			Err: fmt.Errorf("the slot stands at %s: it was dropped and made anew, or somebody else read from it. Missing is what was "+
+				"changed between %s and %s (%s of log)", r.slot.Confirmed, p.LSN, r.slot.Confirmed,
+				sizeText(int64(r.slot.Confirmed-p.LSN))),
 		}
 	}
 	return nil

@@ -22,8 +22,8 @@ func (p streamPosition) pretend(change func(*streamPosition)) streamPosition {
 
 // A stream goes on where nothing is missing, and says what is missing otherwise. A temporary failure says nothing of the position.
 // clause S4. case C045.
-func resumes(t *testing.T, server *pgtest.Cluster) {
-	db := server.Database()
+func (s ownServer) resumes(t *testing.T) {
+	db := s.Database()
 	a := newPipeline(t, db, map[string]string{"table": "a"})
 	sqlAll(t, a.conn, `SET synchronous_commit = on`, `CREATE TABLE a (id int PRIMARY KEY, v text)`)
 	p := a.anchor(t)
