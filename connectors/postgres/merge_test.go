@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -284,7 +285,7 @@ func TestCommittedAndNotVisible(t *testing.T) {
 // whose own snapshots don't list the transactions that are open.
 // case C060.
 func TestSnapshotsUnderLoad(t *testing.T) {
-	primary := pgtest.Server(t, "wal_level=logical", "max_wal_senders=4", "synchronous_commit=off")
+	primary := pgtest.Server(t, "wal_level=logical", "max_wal_senders=4")
 	standby := primary.Standby()
 	conn := pgtest.Conn(t, primary.URL())
 	sqlExec(t, conn, `CREATE TABLE t (id bigserial PRIMARY KEY, x text NOT NULL DEFAULT pg_current_xact_id()::text);
@@ -293,6 +294,8 @@ func TestSnapshotsUnderLoad(t *testing.T) {
 	sources := []*Source{followSource(t, primary.URL(), nil), followSource(t, standby.URL(), nil)}
 
 	stop, writers := make(chan struct{}), sync.WaitGroup{}
+	halt := sync.OnceFunc(func() { close(stop); writers.Wait() })
+	defer halt()
 	for w := range 4 {
 		c := pgtest.Conn(t, primary.URL())
 		writers.Go(func() {
@@ -302,7 +305,7 @@ func TestSnapshotsUnderLoad(t *testing.T) {
 					return
 				default:
 				}
-				sql := `BEGIN; INSERT INTO t DEFAULT VALUES; COMMIT`
+				sql := `BEGIN; INSERT INTO t DEFAULT VALUES; COMMIT; SELECT pg_sleep(0.0005)`
 				switch {
 				case w == 0:
 					sql = `BEGIN; INSERT INTO t DEFAULT VALUES; SAVEPOINT a; INSERT INTO t DEFAULT VALUES; RELEASE a; SELECT pg_sleep(0.03); COMMIT`
@@ -318,43 +321,43 @@ func TestSnapshotsUnderLoad(t *testing.T) {
 	}
 	type read struct {
 		who string
-		s   *Source
 		c   chunkRead
 		now record.Position
 	}
 	var reads []read
-	for until := time.Now().Add(1500 * time.Millisecond); time.Now().Before(until); {
+	for until := time.Now().Add(time.Second); time.Now().Before(until); {
 		for i, s := range sources {
 			now, err := s.Now(t.Context())
 			must(t, err)
-			reads = append(reads, read{[]string{"primary", "standby"}[i], s, readChunk(t, s, record.Chunk{Dataset: "public.t"}), now})
+			reads = append(reads, read{[]string{"primary", "standby"}[i], readChunk(t, s, record.Chunk{Dataset: "public.t"}), now})
 		}
 	}
-	close(stop)
-	writers.Wait()
+	halt()
 
-	rows, err := conn.Query(t.Context(), `SELECT id::text, x FROM t`)
+	rows, err := conn.Query(t.Context(), `SELECT format('{"id":%s,"x":"%s"}', id, x), x::bigint FROM t`)
 	must(t, err)
-	committed, err := pgx.CollectRows(rows, pgx.RowToStructByPos[struct{ ID, X string }])
+	committed, err := pgx.CollectRows(rows, pgx.RowToStructByPos[struct {
+		Row string
+		XID uint64
+	}])
 	must(t, err)
 	odd := map[string]int{}
 	for _, r := range reads {
-		have := map[string]bool{}
+		have := make(map[string]bool, len(r.c.rows))
 		for _, row := range r.c.rows {
 			have[row] = true
 		}
 		seen, err := decodeSnapshot(r.c.snapshot)
 		must(t, err)
+		told, err := decodeSnapshot(r.now)
+		must(t, err)
 		odd[r.who] += len(seen.open)
 		for _, row := range committed {
-			xid, err := strconv.ParseUint(row.X, 10, 64)
-			must(t, err)
-			in := have[fmt.Sprintf(`{"id":%s,"x":"%s"}`, row.ID, row.X)]
-			if in != r.s.Includes(r.c.snapshot, end(xid, 1)) {
-				t.Fatalf("%s: row %s of transaction %d is in the chunk: %t, snapshot %s", r.who, row.ID, xid, in, r.c.snapshot)
+			if have[row.Row] != seen.includes(row.XID) {
+				t.Fatalf("%s: row %s is in the chunk: %t, snapshot %s", r.who, row.Row, have[row.Row], seen)
 			}
-			if !in && r.s.Includes(r.now, end(xid, 1)) {
-				t.Fatalf("%s: transaction %d was said to be visible, and a chunk that was read later lacks it", r.who, xid)
+			if !have[row.Row] && told.includes(row.XID) {
+				t.Fatalf("%s: row %s was said to be visible, and a chunk that was read later lacks it", r.who, row.Row)
 			}
 		}
 	}
@@ -496,5 +499,70 @@ func TestBarrierPrepared(t *testing.T) {
 	sqlExec(t, conn, `COMMIT PREPARED '`+gid+`'`)
 	if c := <-done; len(c.rows) != 1 {
 		t.Errorf("rows %q", c.rows)
+	}
+}
+
+// What two looks at a standby say is taken for exact only if the transactions that were open in between are known for certain, and always
+// where nothing ended between them: random histories of transactions, and looks that take their time.
+func TestExactSight(t *testing.T) {
+	const seed = 20261129
+	random := mathrand.New(mathrand.NewPCG(seed, seed))
+	exact, quiet := 0, 0
+	for range 20_000 {
+		// The history: transactions begin in the order of their numbers, and end in any order.
+		var open []uint64
+		next, ended := uint64(1), uint64(0)
+		type moment struct {
+			open        []uint64
+			next, ended uint64
+		}
+		history := []moment{{next: 1}}
+		for range 4 + random.IntN(12) {
+			if len(open) == 0 || random.IntN(2) == 0 {
+				open = append(slices.Clone(open), next)
+				next++
+			} else {
+				at := random.IntN(len(open))
+				ended = max(ended, open[at])
+				open = slices.Delete(slices.Clone(open), at, at+1)
+			}
+			history = append(history, moment{open, next, ended})
+		}
+		at := make([]int, 4) // first snapshot, first list, second snapshot, second list
+		for i := range at {
+			at[i] = random.IntN(len(history))
+		}
+		slices.Sort(at)
+		look := func(seen, listed moment) sight {
+			s := sight{snapshot: snapshot{xmin: seen.ended + 1, xmax: seen.ended + 1}, standby: true, listed: true}
+			if len(seen.open) > 0 {
+				s.xmin = min(s.xmin, slices.Min(seen.open))
+			}
+			for _, x := range listed.open {
+				if x >= s.xmin && x < s.xmax {
+					s.open = append(s.open, x)
+				}
+			}
+			return s
+		}
+		first, last := look(history[at[0]], history[at[1]]), look(history[at[2]], history[at[3]])
+		truth := look(history[at[2]], history[at[2]])
+		got := last.exact(first)
+		same := slices.Equal(last.open, truth.open)
+		if got && !same {
+			t.Fatalf("%s is taken for exact after %s, and it is %s", last, first, truth)
+		}
+		if at[0] == at[3] {
+			quiet++
+			if !got {
+				t.Fatalf("%s is not taken for exact after %s, and nothing happened in between", last, first)
+			}
+		}
+		if got {
+			exact++
+		}
+	}
+	if exact < 100 || quiet < 10 {
+		t.Errorf("%d exact, %d quiet: nothing was proven", exact, quiet)
 	}
 }
