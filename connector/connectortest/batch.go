@@ -94,9 +94,11 @@ func Rows(b *record.Batch) []string {
 func Digest(b *record.Batch) uint64 {
 	h := fnv.New64a()
 	add := func(v any) { fmt.Fprintf(h, "%v\x00", v) } //nolint:errcheck // a hash never fails
-	add(b.Schema.Dataset)
-	add(b.Schema.Columns.String())
-	add(b.Schema.Key)
+	if b.Schema != nil {
+		add(b.Schema.Dataset)
+		add(b.Schema.Columns.String())
+		add(b.Schema.Key)
+	}
 	add(b.Position)
 	add(b.Truncate)
 	for i := range b.NumRows() {

@@ -75,7 +75,9 @@ func decodeStream(at record.Position) (streamPosition, error) {
 	var p streamPosition
 	err := errors.New("it is a position of another kind of reading")
 	if at.Shape == streamShape {
-		err = json.Unmarshal(at.Data, &p)
+		if err = json.Unmarshal(at.Data, &p); err == nil && (p.System == "" || p.Slot == "") {
+			err = errors.New("it does not say which slot it is of")
+		}
 	}
 	if at.Shape > streamShape {
 		err = errors.New("it was saved by a newer version of this program")

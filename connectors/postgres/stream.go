@@ -32,12 +32,12 @@ const (
 //
 // Transactions that the server sends while they are open are kept in spools and handed over when they are committed.
 type stream struct {
-	s     *Source
-	wire  *wire
-	in    *inbox
-	stop  context.CancelFunc
-	work  sync.WaitGroup
-	once  sync.Once
+	s    *Source
+	wire *wire
+	in   *inbox
+	stop context.CancelFunc
+	work sync.WaitGroup
+	once sync.Once
 
 	code     *positionCode
 	binary   bool
@@ -52,7 +52,7 @@ type stream struct {
 	partial   bool // a piece of the present transaction was handed over
 	out       []handed
 	at        txnEnd // what was handed over ends here, or will once out was taken
-	idle      lsn   // nothing that ends before is still to come, but for what is collected
+	idle      lsn    // nothing that ends before is still to come, but for what is collected
 	told      time.Time
 	consumed  int // bytes since there was nothing to read
 	txn       *transaction

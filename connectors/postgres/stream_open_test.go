@@ -48,7 +48,9 @@ func TestStreamOpenTransactions(t *testing.T) {
 			must(t, w.conn, many(18_001), `COMMIT`, `INSERT INTO u VALUES (2)`, `BEGIN`, many(200_000), `ROLLBACK`)
 			must(t, other, `COMMIT`)
 			var want []string
-			ids := func(from int) { want = append(want, numbered("public.t insert id=%d v="+strings.Repeat("x", 100), from, from+699)...) }
+			ids := func(from int) {
+				want = append(want, numbered("public.t insert id=%d v="+strings.Repeat("x", 100), from, from+699)...)
+			}
 			for _, from := range []int{1, 9001, 15_001, 18_001} {
 				ids(from)
 			}

@@ -37,6 +37,7 @@ type streamRelation struct {
 // describe takes note of a table's description. What it means is found out with the first change.
 func (f *stream) describe(m pgoutput.Relation) {
 	f.described++
+	f.last = nil
 	r := &streamRelation{message: m, number: f.described}
 	if f.replay != nil {
 		f.overlay[m.ID] = r
@@ -268,11 +269,11 @@ func (f *stream) past(ctx context.Context, now, before *sourceTable, m *pgoutput
 	for i, c := range m.Columns {
 		cols[i] = sourceColumn{name: c.Name, typ: c.Type, mod: c.Mod, notNull: c.Key && m.Identity != identityFull}
 	}
-	numberColumns(cols, now.cols, before.cols)
-	types, err := f.typesOf(ctx, cols)
+	types, attributes, err := f.lookUp(ctx, cols, m.ID, now.left)
 	if err != nil {
 		return nil, err
 	}
+	numberColumns(cols, attributes, now.cols, before.cols)
 	o := readOptions{exactNumeric: f.s.cfg.Numeric == "numeric", as: f.s.cfg.Types}
 	for i := range cols {
 		if types[cols[i].typ] == nil {
@@ -317,7 +318,9 @@ func (t *sourceTable) keepMissing(from *record.Schema) {
 // pick chooses columns and key from those that there are.
 func (t *sourceTable) pick(all []sourceColumn, wanted, key []string) {
 	t.cols = all
-	named := func(name string) int { return slices.IndexFunc(all, func(c sourceColumn) bool { return c.name == name }) }
+	named := func(name string) int {
+		return slices.IndexFunc(all, func(c sourceColumn) bool { return c.name == name })
+	}
 	if len(wanted) > 0 {
 		t.cols = nil
 		for _, name := range wanted {
@@ -354,52 +357,104 @@ func keyOf(m *pgoutput.Relation, now *sourceTable) []string {
 	return key
 }
 
-// numberColumns finds the stable ids of columns as they were, which come in the order of their numbers: by the name that they had before,
-// or that they have now; and else by their place between others, where only one column can be meant.
-func numberColumns(cols, now, before []sourceColumn) {
-	used := map[int]bool{}
-	take := func(c *sourceColumn, from sourceColumn) {
-		c.num, c.id, c.notNull, used[from.num] = from.num, from.id, c.notNull || from.notNull, true
+// attribute is a column that a table has or had, as the catalogue keeps it.
+type attribute struct {
+	num     int
+	name    string
+	typ     uint32
+	dropped bool
+}
+
+// numberColumns finds the stable ids of columns as they once were. They come in the order of their numbers. Numbers only grow: a column
+// that the table still has, and whose number is smaller than that of one of them, was there too. So only columns that were dropped since
+// may lie between them; of the ways that remain, the one counts in which most names and types are those of now or of before.
+func numberColumns(cols []sourceColumn, attributes []attribute, now, before []sourceColumn) {
+	n, m := len(cols), len(attributes)
+	const impossible = -1000
+	best := make([][]int, n+1) // of the columns from i on among the attributes from j on
+	for i := range best {
+		best[i] = make([]int, m+1)
+		best[i][m] = impossible * (n - i)
 	}
-	for _, known := range [][]sourceColumn{before, now} {
-		for i := range cols {
-			at := slices.IndexFunc(known, func(k sourceColumn) bool { return k.name == cols[i].name && !used[k.num] })
-			if cols[i].num == 0 && at >= 0 {
-				take(&cols[i], known[at])
+	byNumber := func(known []sourceColumn, num int) *sourceColumn {
+		at := slices.IndexFunc(known, func(k sourceColumn) bool { return k.num == num })
+		if at < 0 {
+			return nil
+		}
+		return &known[at]
+	}
+	match := func(i, j int) int {
+		return attributes[j].likeness(&cols[i], byNumber(before, attributes[j].num)) + best[i+1][j+1]
+	}
+	for i := n - 1; i >= 0; i-- {
+		for j := m - 1; j >= 0; j-- {
+			best[i][j] = match(i, j)
+			if attributes[j].dropped {
+				best[i][j] = max(best[i][j], best[i][j+1])
 			}
 		}
 	}
-	for i := range cols {
-		if cols[i].num != 0 {
+	for i, j := 0, 0; i < n && j < m; j++ {
+		if best[i][j] != match(i, j) {
 			continue
 		}
-		low, high := 0, int(^uint(0)>>1)
-		for j, c := range cols {
-			switch {
-			case c.num == 0:
-			case j < i:
-				low = max(low, c.num)
-			default:
-				high = min(high, c.num)
-			}
+		cols[i].num, cols[i].id = attributes[j].num, strconv.Itoa(attributes[j].num)
+		if k := byNumber(now, attributes[j].num); k != nil {
+			cols[i].notNull = cols[i].notNull || k.notNull
 		}
-		for _, known := range [][]sourceColumn{now, before} {
-			var fits []sourceColumn
-			for _, k := range known {
-				if k.num > low && k.num < high && !used[k.num] && k.typ == cols[i].typ {
-					fits = append(fits, k)
-				}
-			}
-			if len(fits) == 1 {
-				take(&cols[i], fits[0])
-				break
-			}
-		}
+		i++
 	}
 }
 
-// typesOf reads the types of columns, and fills in how SQL writes them. A type that was dropped since is missing.
-func (f *stream) typesOf(ctx context.Context, cols []sourceColumn) (types serverTypes, err error) {
+// likeness is how much speaks for a column being this one; was is what the column was like in the stream so far.
+func (a *attribute) likeness(c, was *sourceColumn) int {
+	score := 0
+	if !a.dropped {
+		switch sameName, sameType := a.name == c.name, a.typ == c.typ; {
+		case sameName && sameType:
+			score = 4
+		case sameName:
+			score = 3
+		case sameType:
+			score = 1
+		default:
+			score = -2
+		}
+	}
+	if was != nil && was.name == c.name {
+		score += 3
+	}
+	if was != nil && was.typ == c.typ {
+		score++
+	}
+	return score
+}
+
+// attributesSQL reads the columns of a table with those that were dropped.
+const attributesSQL = `SELECT a.attnum, a.attname, a.atttypid, a.attisdropped FROM pg_catalog.pg_attribute a
+WHERE a.attrelid = $1::oid AND a.attnum > 0 ORDER BY a.attnum`
+
+// readAttributes returns what a table has and had, without what the stream does not send.
+func readAttributes(ctx context.Context, pg *pgconn.PgConn, oid uint32, unsent []string) ([]attribute, error) {
+	rows, err := ask(ctx, pg, attributesSQL, strconv.FormatUint(uint64(oid), 10))
+	if err != nil {
+		return nil, err
+	}
+	var out []attribute
+	for _, r := range rows {
+		a := attribute{num: int(toInt(r[0])), name: string(r[1]), typ: toOID(r[2]), dropped: isTrue(r[3])}
+		if !slices.Contains(unsent, a.name) {
+			out = append(out, a)
+		}
+	}
+	return out, nil
+}
+
+// lookUp reads the types of columns, how SQL writes them, and all columns that the table has and had. A type that was dropped since is
+// missing.
+func (f *stream) lookUp(
+	ctx context.Context, cols []sourceColumn, oid uint32, unsent []string,
+) (types serverTypes, attributes []attribute, err error) {
 	err = f.s.borrow(ctx, func(pg *pgconn.PgConn) (err error) {
 		f.s.env.Roundtrip("catalogue")
 		if err = f.s.begin(ctx, pg, ""); err != nil {
@@ -414,9 +469,12 @@ func (f *stream) typesOf(ctx context.Context, cols []sourceColumn) (types server
 		if types, err = readTypes(ctx, pg, cols); err != nil {
 			return err
 		}
+		if attributes, err = readAttributes(ctx, pg, oid, unsent); err != nil {
+			return err
+		}
 		return command(ctx, pg, "COMMIT")
 	})
-	return types, err
+	return types, attributes, err
 }
 
 // lostType stands for a type that was dropped: its values are kept as text.

@@ -116,8 +116,8 @@ func (f *stream) status(answer bool) error {
 	body := make([]byte, 0, statusLength)
 	body = append(body, 'r')
 	body = binary.BigEndian.AppendUint64(body, f.received.Load()) // written
-	body = binary.BigEndian.AppendUint64(body, safe) // flushed
-	body = binary.BigEndian.AppendUint64(body, safe) // applied
+	body = binary.BigEndian.AppendUint64(body, safe)              // flushed
+	body = binary.BigEndian.AppendUint64(body, safe)              // applied
 	const epoch = 946_684_800
 	body = binary.BigEndian.AppendUint64(body, uint64(time.Now().UnixMicro()-epoch*1_000_000))
 	if answer {

@@ -47,6 +47,7 @@ func newFollower(t testing.TB, options map[string]string, statements ...string) 
 	if w.anchor, err = src.(connector.Anchor).Anchor(t.Context()); err != nil {
 		t.Fatalf("%v (%s)", err, connector.HintOf(err))
 	}
+	closeSource(t, src)
 	return w
 }
 
