@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -18,7 +16,6 @@ import (
 // joining is what is known of the tables that the stream has, for the search for more. No two searches run at once.
 type joining struct {
 	known      map[uint32]string               // datasets, by OID; nil: nobody looked yet
-	waiting    map[uint32][]string             // tables that are published since now: the transactions that may have written before
 	partitions map[uint32]map[uint32]partition // of partitioned tables
 	told       map[string]bool                 // what was said already
 }
@@ -36,8 +33,7 @@ func (s *Source) look(ctx context.Context) (*followFacts, error) {
 }
 
 // cover sees to it, before anything is read, that the publication has every table that the run knows: one may be new since the last run.
-// It waits for transactions that may have written to such a table before it was published, so that whoever copies the table afterwards
-// has their rows.
+// Whoever copies a table waits for the transactions that wrote to it before it was published, see markBarrier.
 func (s *Source) cover(ctx context.Context) error {
 	tables, err := s.resolved(ctx)
 	if err != nil {
@@ -47,7 +43,7 @@ func (s *Source) cover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.joining = joining{known: map[uint32]string{}, waiting: map[uint32][]string{}, told: map[string]bool{}}
+	s.joining = joining{known: map[uint32]string{}, told: map[string]bool{}}
 	var missing []*followTable
 	for _, t := range f.tables {
 		if !slices.ContainsFunc(tables, func(k *sourceTable) bool { return k.dataset == t.dataset() }) {
@@ -70,44 +66,17 @@ func (s *Source) cover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.env.Log.WarnContext(ctx, "tables were added to the publication: if they were followed before, somebody had taken them out, and "+
-		"what was changed meanwhile is missing until they are copied again with --resnapshot", slog.String("datasets", datasetList(added)))
-	return s.await(ctx, added)
-}
-
-// await waits until no transaction is open that wrote to tables before they were published.
-func (s *Source) await(ctx context.Context, tables []*followTable) error {
-	for deadline := time.Now().Add(s.patience()); ; {
-		var open []*followTable
-		for _, t := range tables {
-			ready, err := s.untouched(ctx, t)
-			if err != nil {
-				return err
-			}
-			if !ready {
-				open = append(open, t)
-			}
-		}
-		if len(open) == 0 {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return &connector.Error{
-				Class: connector.ClassTransient, Code: "postgres.join.wait", Doing: "adding tables to the publication",
-				Dataset: open[0].dataset(), Err: errors.New("a transaction that wrote to it before it was published does not end"),
-				Hint: "end that transaction; statement_timeout sets how long to wait",
-			}
-		}
-		select {
-		case <-time.After(joinPoll): //nolint:forbidigo // it goes with ctx.Done
-		case <-ctx.Done():
-			return ctx.Err() //nolint:wrapcheck // the caller says what was being done
+	if len(added) == 0 {
+		return &connector.Error{
+			Class: connector.ClassTransient, Code: "postgres.join.wait", Doing: "adding tables to the publication",
+			Dataset: missing[0].dataset(), Err: errors.New("a transaction that writes to it does not end"),
+			Hint: "end that transaction, or run again later",
 		}
 	}
+	s.env.Log.WarnContext(ctx, "tables were added to the publication: if they were followed before, somebody had taken them out, and "+
+		"what was changed meanwhile is missing until they are copied again with --resnapshot", slog.String("datasets", datasetList(added)))
+	return nil
 }
-
-// joinPoll is how often await looks.
-const joinPoll = 100 * time.Millisecond
 
 func datasetList(tables []*followTable) string {
 	names := make([]string, len(tables))
@@ -117,80 +86,77 @@ func datasetList(tables []*followTable) string {
 	return strings.Join(names, ", ")
 }
 
-// join returns tables that the selection means and that the stream does not have yet, published and resolved. A copy that begins
-// afterwards together with the changes from here on has all of their rows. What can't join is said once, with the statement that would
-// let it. An error of class ClassPosition says that a table that the stream has is no longer published, or is another one.
+// join returns tables that the selection means and that the stream does not have yet, published and resolved. What can't join is said
+// once, with the statement that would let it. An error of class ClassPosition says that a table that the stream has is no longer
+// published, or is another one.
 func (s *Source) join(ctx context.Context) (added []*sourceTable, err error) {
+	added, err = s.findMore(ctx)
+	return added, s.cfg.wrap("looking for new tables", err)
+}
+
+func (s *Source) findMore(ctx context.Context) (added []*sourceTable, err error) {
 	if s.joining.known == nil {
 		if err := s.cover(ctx); err != nil {
-			return nil, s.cfg.wrap("looking for new tables", err)
+			return nil, err
 		}
 	}
 	f, err := s.look(ctx)
 	if err != nil {
-		return nil, s.cfg.wrap("looking for new tables", err)
+		return nil, err
 	}
 	ready, err := s.newcomers(ctx, f)
 	if err != nil {
-		return nil, s.cfg.wrap("looking for new tables", err)
+		return nil, err
 	}
 	for _, t := range ready {
 		r, err := s.refresh(ctx, t.dataset())
 		if err != nil {
-			return added, s.cfg.wrap("looking for new tables", err)
+			return added, err
 		}
 		s.joining.known[t.OID] = t.dataset()
-		delete(s.joining.waiting, t.OID)
 		added = append(added, r)
 	}
-	return added, s.cfg.wrap("looking for new tables", s.watchPartitions(ctx, f))
+	return added, s.watchPartitions(ctx, f)
 }
 
-// newcomers publishes tables that are not known, and returns those that can join now.
+// newcomers publishes tables that are not known, and returns those that are published now.
 func (s *Source) newcomers(ctx context.Context, f *followFacts) (ready []*followTable, err error) {
-	var fresh, missing []*followTable
+	var missing []*followTable
 	for _, t := range f.tables {
 		name, known := s.joining.known[t.OID]
+		published := f.publication.publishes(t.OID)
 		switch {
+		case known && name == t.dataset() && !published:
+			return nil, unpublishedError(t, f)
 		case known && name == t.dataset():
-			if !f.publication.publishes(t.OID) {
-				return nil, unpublishedError(t, f)
-			}
 			continue
+		case !known && s.replaced(t):
+			return nil, replacedError(t)
 		case known:
 			s.say(ctx, "renamed "+t.dataset(), "a table was renamed, and is followed as another dataset from now on",
 				slog.String("dataset", t.dataset()), slog.String("before", name))
-		case s.replaced(t):
-			return nil, replacedError(t)
 		}
-		if f.publication.publishes(t.OID) {
-			fresh = append(fresh, t)
-		} else if s.fits(ctx, f, t) {
+		switch {
+		case published && s.has(t.dataset()):
+			s.joining.known[t.OID] = t.dataset() // it joined when its first change came
+		case published:
+			ready = append(ready, t)
+		case s.fits(ctx, f, t):
 			missing = append(missing, t)
 		}
 	}
-	if len(missing) > 0 {
-		published, err := s.publishMore(ctx, f, missing)
-		if err != nil {
-			return nil, err
-		}
-		fresh = append(fresh, published...)
+	if len(missing) == 0 {
+		return ready, nil
 	}
-	for _, t := range fresh {
-		_, byName := f.publication.member(t.OID)
-		if !byName && !slices.Contains(missing, t) {
-			ready = append(ready, t) // it was published from its first row on
-			continue
-		}
-		ok, err := s.untouched(ctx, t)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			ready = append(ready, t)
-		}
-	}
-	return ready, nil
+	more, err := s.publishMore(ctx, f, missing)
+	return append(ready, more...), err
+}
+
+// has reports whether a dataset is resolved.
+func (s *Source) has(dataset string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.tables, func(t *sourceTable) bool { return t.dataset == dataset })
 }
 
 // replaced reports whether a known table had the name before.
@@ -286,34 +252,4 @@ func addTables(sql string, tables []*followTable, distributes bool) string {
 		return sql
 	}
 	return fmt.Sprintf("BEGIN READ WRITE; SET LOCAL lock_timeout = '1s'; LOCK TABLE %s IN SHARE MODE; %s; COMMIT", tableList(tables), sql)
-}
-
-// writersSQL lists the transactions that may have written to tables.
-const writersSQL = `SELECT DISTINCT l.virtualtransaction FROM pg_catalog.pg_locks l
-	WHERE l.locktype = 'relation' AND l.granted AND l.mode IN ('RowExclusiveLock', 'AccessExclusiveLock') AND l.relation = ANY ($1::oid[])
-		AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())`
-
-// untouched reports whether all transactions are over that may have written to a table before it was published; it was, before the first
-// call. What they wrote before may not be sent.
-func (s *Source) untouched(ctx context.Context, t *followTable) (bool, error) {
-	var oids []string
-	for _, part := range append([]*followTable{t}, t.Leaves...) {
-		oids = append(oids, strconv.FormatUint(uint64(part.OID), 10))
-	}
-	var writers []string
-	err := s.borrow(ctx, func(pg *pgconn.PgConn) error {
-		rows, err := ask(ctx, pg, writersSQL, "{"+strings.Join(oids, ",")+"}")
-		for _, r := range rows {
-			writers = append(writers, string(r[0]))
-		}
-		return err
-	})
-	if err != nil {
-		return false, err
-	}
-	if before, ok := s.joining.waiting[t.OID]; ok {
-		writers = slices.DeleteFunc(writers, func(w string) bool { return !slices.Contains(before, w) })
-	}
-	s.joining.waiting[t.OID] = writers
-	return len(writers) == 0, nil
 }
