@@ -7,12 +7,14 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/internal/pgtest"
 	"github.com/leatdata/leat/record"
 )
 
@@ -257,5 +259,78 @@ func TestStreamSlotInUse(t *testing.T) {
 	closeSource(t, g.src)
 	if err := <-waiting; err != nil {
 		t.Errorf("a slot that became free: %v", err)
+	}
+}
+
+// Writers commit at random moments with pauses between, generations end at random moments, also by force: every change comes exactly
+// once, whatever was acknowledged meanwhile.
+// cases C041, C042.
+func TestStreamNothingMissing(t *testing.T) {
+	w := newFollower(t, nil, `CREATE TABLE t (id bigserial PRIMARY KEY, v text)`, `CREATE TABLE noise (id int PRIMARY KEY)`)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	var writers sync.WaitGroup
+	for i := range 3 {
+		conn := pgtest.Conn(t, w.db)
+		r := rand.New(rand.NewPCG(7, uint64(i))) //nolint:gosec // a test's choices
+		writers.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				sql := fmt.Sprintf(`INSERT INTO t (v) SELECT 'x' FROM generate_series(1, %d)`, 1+r.IntN(5))
+				if r.IntN(3) == 0 {
+					sql = fmt.Sprintf(`INSERT INTO noise VALUES (%d)`, 1_000_000*i+n)
+				}
+				_, err := conn.Exec(t.Context(), fmt.Sprintf("BEGIN; %s; SELECT pg_sleep(%f); COMMIT", sql, r.Float64()/50))
+				if err == nil && r.IntN(4) == 0 {
+					_, err = conn.Exec(t.Context(), fmt.Sprintf("SELECT pg_sleep(%f)", r.Float64()/5))
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	r := rand.New(rand.NewPCG(7, 8)) //nolint:gosec // a test's choices
+	at := w.anchor
+	seen := map[string]int{}
+	last := func() bool { return ctx.Err() != nil }
+	for done := false; !done; {
+		done = last()
+		if done {
+			writers.Wait()
+		}
+		g := w.start(t, at, map[string]string{"tables": "t"})
+		g.want.Rows = 1 + r.IntN(10)
+		life := time.Now().Add(time.Duration(50+r.IntN(250)) * time.Millisecond)
+		for time.Now().Before(life) || done {
+			b, err := g.next(t, 300*time.Millisecond)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b == nil {
+				break
+			}
+			if len(g.marks) > 0 && r.IntN(3) == 0 {
+				g.acknowledge(t)
+			}
+		}
+		if len(g.marks) > 0 {
+			at = g.marks[len(g.marks)-1].position
+			for _, l := range g.lines[:g.marks[len(g.marks)-1].lines] {
+				seen[l]++
+			}
+		}
+		if r.IntN(2) == 0 {
+			must(t, w.conn, `SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active AND slot_name = '`+w.slot+`'`)
+		}
+		closeSource(t, g.src)
+	}
+	if rows := w.count(t, `SELECT count(*) FROM t`); int64(len(seen)) != rows {
+		t.Errorf("%d of %d rows came", len(seen), rows)
+	}
+	for l, n := range seen {
+		if n > 1 {
+			t.Errorf("%q came %d times", l, n)
+		}
 	}
 }
