@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -435,6 +436,9 @@ func (c *SourceConfig) noTable(name string, all []relationInfo) error {
 		names[i] = r.rel.dataset()
 	}
 	err := fmt.Errorf("there is no table %q, and none that this role could see", name)
+	if name == "" {
+		err = errors.New("there is no table that this role could see")
+	}
 	hint := "grant USAGE on the schema, or check the database"
 	if len(names) > 0 {
 		err = connector.UnknownName("table", name, names)
