@@ -60,11 +60,13 @@ type column struct {
 	hex   bool // opRaw: in text, binary is in hex
 	utf8  bool // text is checked
 
-	n, nulls   int
-	valid, fix []byte
-	off        []int32
-	data       []byte
-	arr        *arrayColumn
+	n, nulls int
+	last     int    // n of the batch before
+	valid    []byte // a bitmap; nil: there was no null
+	fix      []byte
+	off      []int32
+	data     []byte
+	arr      *arrayColumn
 }
 
 // newColumn says how values of wire type t become values of dt.
@@ -173,7 +175,6 @@ func (c *column) variable() bool { return c.width == 0 && c.op != opBool && c.op
 // fresh starts new buffers, about as large as the last ones got.
 func (c *column) fresh() {
 	c.fix = make([]byte, 0, len(c.fix)+len(c.fix)/16)
-	c.valid = make([]byte, 0, len(c.valid))
 	if c.variable() {
 		c.data = make([]byte, 0, len(c.data)+len(c.data)/8)
 		c.off = append(make([]int32, 0, len(c.off)+1), 0)
@@ -181,26 +182,25 @@ func (c *column) fresh() {
 	if c.arr != nil {
 		c.arr.fresh()
 	}
-	c.n, c.nulls = 0, 0
-}
-
-// mark opens the validity byte of the next value.
-func (c *column) mark() {
-	if c.n&7 == 0 {
-		c.valid = append(c.valid, 0)
-		if c.op == opBool {
-			c.fix = append(c.fix, 0)
-		}
-	}
+	c.last, c.n, c.nulls, c.valid = c.n, 0, 0, nil
 }
 
 func (c *column) appendNull() {
-	c.mark()
+	if c.valid == nil { // all values so far are valid
+		c.valid = make([]byte, bytesOf(c.n), bytesOf(max(c.n+1, c.last)))
+		for i := range c.valid {
+			c.valid[i] = 0xff
+		}
+		c.trim(c.valid)
+	}
+	c.valid = c.bit(c.valid, 0)
 	switch {
 	case c.variable():
 		c.off = append(c.off, int32(len(c.data)))
 	case c.arr != nil:
 		c.arr.end()
+	case c.op == opBool:
+		c.fix = c.bit(c.fix, 0)
 	default:
 		var zero [32]byte
 		c.fix = append(c.fix, zero[:c.width]...)
@@ -209,13 +209,31 @@ func (c *column) appendNull() {
 	c.n++
 }
 
-// append decodes one value. After an error the column is as before.
-func (c *column) append(v []byte) error {
-	c.mark()
-	return c.close(c.value(v))
+// bit sets the bit of the next value.
+func (c *column) bit(bits []byte, b byte) []byte {
+	if c.n&7 == 0 {
+		return append(bits, b)
+	}
+	bits[len(bits)-1] |= b << (c.n & 7)
+	return bits
 }
 
-// close ends the value that mark began, or takes it back.
+// bytesOf is how many bytes n bits take.
+func bytesOf(n int) int { return (n + 7) / 8 }
+
+// trim cuts a bitmap to n bits.
+func (c *column) trim(bits []byte) []byte {
+	bits = bits[:bytesOf(c.n)]
+	if c.n&7 != 0 {
+		bits[len(bits)-1] &= 1<<(c.n&7) - 1
+	}
+	return bits
+}
+
+// append decodes one value. After an error the column is as before.
+func (c *column) append(v []byte) error { return c.close(c.value(v)) }
+
+// close ends the value that was put into the buffers, or takes it back.
 func (c *column) close(err error) error {
 	if c.off != nil && len(c.data) > math.MaxInt32 {
 		err = errColumnFull
@@ -227,7 +245,9 @@ func (c *column) close(err error) error {
 	if c.off != nil {
 		c.off = append(c.off, int32(len(c.data)))
 	}
-	c.valid[c.n>>3] |= 1 << (c.n & 7)
+	if c.valid != nil {
+		c.valid = c.bit(c.valid, 1)
+	}
 	c.n++
 	return nil
 }
@@ -235,7 +255,7 @@ func (c *column) close(err error) error {
 // pop takes back the last value.
 func (c *column) pop() {
 	c.n--
-	if c.valid[c.n>>3]>>(c.n&7)&1 == 0 {
+	if c.valid != nil && c.valid[c.n>>3]>>(c.n&7)&1 == 0 {
 		c.nulls--
 	}
 	c.rewind()
@@ -243,10 +263,8 @@ func (c *column) pop() {
 
 // rewind forgets all that belongs to values from n on.
 func (c *column) rewind() {
-	c.valid = c.valid[:(c.n+7)/8]
-	keep := byte(1<<(c.n&7) - 1)
-	if c.n&7 != 0 {
-		c.valid[len(c.valid)-1] &= keep
+	if c.valid != nil {
+		c.valid = c.trim(c.valid)
 	}
 	switch {
 	case c.variable():
@@ -255,10 +273,7 @@ func (c *column) rewind() {
 	case c.arr != nil:
 		c.arr.rewind(c.n)
 	case c.op == opBool:
-		c.fix = c.fix[:len(c.valid)]
-		if c.n&7 != 0 {
-			c.fix[len(c.fix)-1] &= keep
-		}
+		c.fix = c.trim(c.fix)
 	default:
 		c.fix = c.fix[:c.n*c.width]
 	}
@@ -305,7 +320,7 @@ func (c *column) value(v []byte) (err error) { //nolint:cyclop // a case for eac
 		if len(v) != 1 || v[0] > 1 {
 			return errMalformed
 		}
-		c.fix[c.n>>3] |= v[0] << (c.n & 7)
+		c.fix = c.bit(c.fix, v[0])
 	case opCopy:
 		if len(v) != c.width {
 			return errMalformed

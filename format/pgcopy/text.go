@@ -32,10 +32,7 @@ func textError(v []byte, what string) error {
 }
 
 // appendText is append for the text form.
-func (c *column) appendText(v []byte) error {
-	c.mark()
-	return c.close(c.text(v))
-}
+func (c *column) appendText(v []byte) error { return c.close(c.text(v)) }
 
 // text appends one value to the buffers.
 func (c *column) text(v []byte) error { //nolint:cyclop // a case for each type; the hot path
@@ -73,9 +70,11 @@ func (c *column) text(v []byte) error { //nolint:cyclop // a case for each type;
 		if len(v) != 1 || (v[0] != 't' && v[0] != 'f') {
 			return textError(v, "booleans")
 		}
+		truth := byte(0)
 		if v[0] == 't' {
-			c.fix[c.n>>3] |= 1 << (c.n & 7)
+			truth = 1
 		}
+		c.fix = c.bit(c.fix, truth)
 	case opCopy:
 		return c.uuidText(v)
 	case opArray:
