@@ -68,9 +68,9 @@ func (r *runner) generation(ctx context.Context) (err error) {
 }
 
 // startFailed decides about a generation that never came to read: only a later one than the first is worth another try, so that a
-// wrong host is told at once.
+// wrong host is told at once. A pipeline that follows its source and has come to follow it before is tried again, too: it ran.
 func (g *generation) startFailed(err error) error {
-	if !g.r.ran || g.soft.Err() != nil {
+	if g.soft.Err() != nil || (!g.r.ran && !g.r.followedBefore(g.soft)) {
 		return err
 	}
 	f := failure{err: err, tries: g.r.pacer.tries(), retry: g.r.plan.Retry, asked: g.r.plan.Guarantee, replay: g.r.contract.Replay}
@@ -79,6 +79,15 @@ func (g *generation) startFailed(err error) error {
 		return reason
 	}
 	return &restartError{err: err}
+}
+
+// followedBefore reports whether an earlier process has followed the source.
+func (r *runner) followedBefore(ctx context.Context) bool {
+	if !r.follows() {
+		return false
+	}
+	rec, _, err := r.load(ctx)
+	return err == nil && rec != nil && (!rec.Progress.Position.Zero() || !rec.Origin.Zero())
 }
 
 // open builds and starts everything, up to the source's first read.

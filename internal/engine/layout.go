@@ -95,7 +95,8 @@ func withKey(spec SinkSpec, offer SinkOffer, in, s *record.Schema) (*record.Sche
 		}
 		s = keyed
 	}
-	if offer.Mode == connector.Upsert && offer.Contract.NeedsKey && len(s.Key) == 0 {
+	byImage := offer.Changes && offer.Contract.Keyless
+	if offer.Mode == connector.Upsert && offer.Contract.NeedsKey && len(s.Key) == 0 && !byImage {
 		return nil, []Problem{{
 			Code: "plan.no_key", Sink: spec.Name, Dataset: s.Dataset,
 			Message: "mode upsert needs a key on every dataset, and this one has none",

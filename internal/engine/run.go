@@ -126,7 +126,7 @@ func (r *runner) admit() error {
 		if err != nil {
 			return fmt.Errorf("sink %q: %w", s.Name, err)
 		}
-		o := SinkOffer{Name: s.Name, Contract: c}
+		o := SinkOffer{Name: s.Name, Contract: c, Changes: r.contract.Input == connector.Changelog}
 		switch {
 		case s.Mode != nil:
 			o.Mode = *s.Mode
