@@ -2,8 +2,10 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -12,6 +14,7 @@ import (
 
 	"github.com/leatdata/leat/config"
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/state"
 )
 
 // syncFlags say what is followed and how, for sync and check.
@@ -44,6 +47,9 @@ for a pipeline that is not used any more.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := s.syncPipeline(args, f)
 			if err != nil {
+				return err
+			}
+			if err := s.warnOfOthers(cmd.Context(), p.Name, args[0]); err != nil {
 				return err
 			}
 			return s.execute(cmd.Context(), p, &r)
@@ -110,6 +116,35 @@ func (s *session) syncPipeline(args []string, f syncFlags) (*config.Pipeline, er
 		p.Name = syncName(from, to, p)
 	}
 	return p, nil
+}
+
+// warnOfOthers names the other pipelines of the source that are known, when one begins: a flag that was changed makes another pipeline,
+// and the source goes on keeping its log for the one before.
+func (s *session) warnOfOthers(ctx context.Context, name, src string) error {
+	log, err := s.logger(s.Stderr)
+	if err != nil {
+		return err
+	}
+	return s.withStore(ctx, func(ctx context.Context, store state.Store) error {
+		records, err := store.List(ctx)
+		if err != nil || slices.ContainsFunc(records, func(r state.Record) bool { return r.Pipeline == name }) {
+			return nil //nolint:nilerr // it is a service, and the run says what is wrong with the store
+		}
+		for _, r := range records {
+			if kin(name, r.Pipeline) && stands(r) == standsFollowing {
+				log.Warn("the source also keeps its log for another pipeline",
+					slog.String("pipeline", name), slog.String("other", r.Pipeline), slog.Time("saved", r.Updated),
+					slog.String("if_it_has_retired", fmt.Sprintf("leat drop %s --name %s", shellWord(src), r.Pipeline)))
+			}
+		}
+		return nil
+	})
+}
+
+// kin reports whether two names were made of the same labels of source and sink.
+func kin(a, b string) bool {
+	i, j := strings.LastIndexByte(a, '-'), strings.LastIndexByte(b, '-')
+	return i >= 0 && j >= 0 && strings.HasPrefix(a, "sync-") && a[:i] == b[:j]
 }
 
 // startFollowing makes a source follow changes, or says why it can't.
