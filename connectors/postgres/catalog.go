@@ -154,7 +154,7 @@ SELECT a.attrelid, a.attname, a.atttypid, a.atttypmod, pg_catalog.format_type(a.
 	CASE o.collprovider WHEN 'b' THEN true WHEN 'c' THEN o.collcollate IN ('C', 'POSIX')
 		WHEN 'd' THEN coalesce(d.doc->>'datlocprovider', 'c') = 'b'
 			OR (coalesce(d.doc->>'datlocprovider', 'c') = 'c' AND d.doc->>'datcollate' IN ('C', 'POSIX')) END,
-	CASE WHEN a.atthasmissing THEN (a.attmissingval::text::text[])[1] END
+	CASE WHEN a.atthasmissing THEN pg_catalog.array_to_string(a.attmissingval, '') END
 FROM pg_catalog.pg_attribute a
 LEFT JOIN pg_catalog.pg_collation o ON o.oid = a.attcollation
 LEFT JOIN pg_catalog.pg_namespace n ON n.oid = o.collnamespace

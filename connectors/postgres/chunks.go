@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,8 +48,15 @@ func (s *Source) planKeys(
 ) error {
 	rows := t.chunkRows(target)
 	from := whole.From
-	for {
+	for again := s.cfg.Follow; ; {
 		next, err := s.boundary(ctx, t, record.Chunk{From: from, To: whole.To}, rows)
+		if again && renamed(err) { // a column of the key: whoever reads the chunk finds out the same
+			again = false
+			if t, err = s.refresh(ctx, t.dataset); err != nil {
+				return err
+			}
+			continue
+		}
 		if err != nil {
 			return s.tableError("planning chunks", t, err)
 		}
@@ -61,6 +69,12 @@ func (s *Source) planKeys(
 		}
 		from = c.To
 	}
+}
+
+// renamed reports whether an error says that a table or a column is not there under its name.
+func renamed(err error) bool {
+	server, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (server.Code == "42703" || server.Code == "42P01")
 }
 
 // chunkRows is how many rows make target bytes.

@@ -74,7 +74,7 @@ func keyText(arr arrow.Array, i int) (string, bool) {
 	}
 	switch t.Kind { //nolint:exhaustive // the text form of all others is one for equal values
 	case record.Array:
-		return arrayLiteral(record.ArrayOf(arr.(array.ExtensionArray), i)), true //nolint:forcetypeassert // arrays of this kind are extensions
+		return arrayLiteral(record.ArrayOf(arr.(array.ExtensionArray), i)), true //nolint:forcetypeassert // by construction
 	case record.Numeric:
 		text := pgText(arr, i)
 		if strings.Contains(text, ".") {
@@ -155,7 +155,10 @@ type keyColumn struct {
 // keyColumns finds out how the key of a schema is compared: one of the table as it is, or as it was.
 func (s *Source) keyColumns(ctx context.Context, schema *record.Schema) ([]keyColumn, error) {
 	t, err := s.find(ctx, schema.Dataset)
-	if err != nil {
+	switch {
+	case connector.ClassOf(err) == connector.ClassConfig:
+		t = &sourceTable{} // it was dropped, and the stream is not there yet: no chunk will be read by this order
+	case err != nil:
 		return nil, err
 	}
 	out := make([]keyColumn, len(schema.Key))

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -238,7 +239,7 @@ func TestLocalOrderIsTheServers(t *testing.T) {
 	integers := func(bits int) func() string {
 		return func() string {
 			v := int64(random.Uint64()) >> (64 - bits) >> random.IntN(bits)
-			return fmt.Sprint(v)
+			return strconv.FormatInt(v, 10)
 		}
 	}
 	binary := func() string {

@@ -200,8 +200,7 @@ func (s *Source) follow(t *sourceTable, f *followed, cols []sourceColumn, types 
 }
 
 func withHint(err error, hint string) error {
-	var e *connector.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*connector.Error](err); ok {
 		e.Hint = hint
 	}
 	return err
@@ -216,7 +215,9 @@ func (s *Source) fitKey(t *sourceTable, identity []string) error {
 			return withHint(s.columnError(t, k.name, errors.New("it is part of the key, and is not read")), "add it to the option columns")
 		}
 	}
-	if len(s.cfg.Key) == 0 || t.identity == 'f' || slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(identity))) {
+	slices.Sort(names)
+	same := slices.Equal(names, slices.Sorted(slices.Values(identity)))
+	if len(s.cfg.Key) == 0 || t.identity == 'f' || same {
 		return nil
 	}
 	err := s.columnError(t, names[0], fmt.Errorf("option key: the server sends changes by its replica identity %q", identity))
@@ -267,7 +268,8 @@ func (s *Source) refresh(ctx context.Context, dataset string) (*sourceTable, err
 func (s *Source) install(t *sourceTable) *sourceTable {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i, found := slices.BinarySearchFunc(s.tables, t.dataset, func(a *sourceTable, name string) int { return strings.Compare(a.dataset, name) })
+	byName := func(a *sourceTable, name string) int { return strings.Compare(a.dataset, name) }
+	i, found := slices.BinarySearchFunc(s.tables, t.dataset, byName)
 	if !found {
 		s.tables = slices.Insert(slices.Clone(s.tables), i, t)
 		return t
@@ -296,7 +298,7 @@ func (t *sourceTable) fillMissing(ctx context.Context, pg *pgconn.PgConn) error 
 		if c.missing != nil {
 			at = append(at, i)
 			young.cols = append(young.cols, c)
-			values = append(values, fmt.Sprintf("%s::%s AS %s", literal(string(c.missing)), c.sql, ident(c.name)))
+			values = append(values, fmt.Sprintf("%s::%s AS %s", literal(string(c.missing)), c.cast, ident(c.name)))
 		}
 	}
 	if len(at) == 0 {

@@ -110,7 +110,10 @@ func TestFollowedTables(t *testing.T) {
 		}
 	}
 	for _, options := range []map[string]string{
-		{"table": "whole", "key": "v"}, {"table": "plain", "key": "id"}, {"table": "tree_n"}, {"table": "part", "columns": "v,id"},
+		{"table": "whole", "key": "v"},
+		{"table": "plain", "key": "id"},
+		{"table": "tree_n"},
+		{"table": "part", "columns": "v,id"},
 		{"table": "plain", "chunks": "block"},
 	} {
 		if _, err := followSource(t, db, options).Discover(t.Context()); err != nil {
@@ -166,10 +169,11 @@ func TestMissingValues(t *testing.T) {
 	sqlExec(t, conn, `CREATE TYPE mood AS ENUM ('x', 'y'); CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1); CREATE PUBLICATION pub FOR TABLE t;
 		ALTER TABLE t ADD a int DEFAULT 7, ADD b timestamptz DEFAULT '2026-01-02 03:04:05+01', ADD c text DEFAULT 'it''s "\', ADD d int,
 			ADD e int[] DEFAULT '{1,NULL}', ADD f bytea DEFAULT '\x00ff', ADD g mood NOT NULL DEFAULT 'y', ADD h numeric(6,2) DEFAULT 1.5,
-			ADD i int4range DEFAULT '[1,2]', ADD j interval DEFAULT '1 mon', ADD k date DEFAULT '-infinity'`)
+			ADD l box DEFAULT '(1,1),(0,0)', ADD i int4range DEFAULT '[1,2]', ADD j interval DEFAULT '1 mon', ADD k date DEFAULT '-infinity'`)
 	c := readChunk(t, followSource(t, db, nil), record.Chunk{Dataset: "public.t"})
 	want := map[string]string{
 		"a": "7", "b": "2026-01-02T02:04:05Z", "c": `it's "\`, "e": "[1,null]", "f": `\x00ff`, "g": "y", "h": "1.50", "i": "[1,3)", "j": "P1M", "k": "-infinity",
+		"l": "(1,1),(0,0)",
 	}
 	got := map[string]string{}
 	for i, f := range c.schema.Columns.Fields() {
@@ -236,6 +240,10 @@ func TestRefresh(t *testing.T) {
 		t.Errorf("a table that was dropped: %v", err)
 	}
 
+	sqlExec(t, conn, `ALTER TABLE t RENAME id TO "key"`)
+	if again, _ := planned(t, s, "public.t", 2000); len(again) < 3 {
+		t.Errorf("%d chunks by a key whose column was renamed", len(again))
+	}
 	sqlExec(t, conn, `ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (x)`)
 	var e *connector.Error
 	if _, err := tryChunk(t.Context(), s, chunks[1]); !errors.As(err, &e) || e.Code != "postgres.key_changed" {
@@ -245,6 +253,12 @@ func TestRefresh(t *testing.T) {
 		e.Code != "postgres.key_changed" {
 		t.Errorf("keys of the old key: %v", err)
 	}
+	sqlExec(t, conn, `ALTER TABLE t DROP CONSTRAINT t_pkey`)
+	if _, err := tryChunk(t.Context(), s, chunks[1]); err == nil {
+		t.Error("a chunk of a key that is gone was read")
+	}
+	sqlExec(t, conn, `ALTER TABLE t ADD PRIMARY KEY (x)`)
+	readChunk(t, s, record.Chunk{Dataset: "public.t"})
 	now, err := s.find(t.Context(), "public.t")
 	must(t, err)
 	if _, err := s.Locate(t.Context(), now.schema, c.batches[0].Rows, ends); !errors.As(err, &e) || e.Code != "postgres.key_changed" {

@@ -124,8 +124,11 @@ func TestSnapshotIncludes(t *testing.T) {
 		}
 	}
 	for _, bad := range []record.Position{
-		{}, {Shape: 1, Data: []byte(`"1:2:"`)}, {Shape: 2, Data: []byte(`{"snapshot":"1:2","lsn":"0/0"}`)},
-		{Shape: 2, Data: []byte(`{"snapshot":"1:x:","lsn":"0/0"}`)}, {Shape: 3, Data: []byte(`{"snapshot":"1:2:x","lsn":"0/0"}`)},
+		{},
+		{Shape: 1, Data: []byte(`"1:2:"`)},
+		{Shape: 2, Data: []byte(`{"snapshot":"1:2","lsn":"0/0"}`)},
+		{Shape: 2, Data: []byte(`{"snapshot":"1:x:","lsn":"0/0"}`)},
+		{Shape: 3, Data: []byte(`{"snapshot":"1:2:x","lsn":"0/0"}`)},
 	} {
 		if s.Includes(bad, end(1, 5)) || s.Outlived(bad, end(1, 5)) {
 			t.Errorf("%s is taken for a snapshot", bad)

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -104,7 +105,7 @@ func parityTable(name string, types []parityType) []string {
 	out := []string{fmt.Sprintf("CREATE TABLE %s (%s)", name, strings.Join(columns, ", "))}
 	values := []string{}
 	for r := range rows {
-		row := []string{fmt.Sprint(r + 1), "0"}
+		row := []string{strconv.Itoa(r + 1), "0"}
 		for _, c := range types {
 			row = append(row, fmt.Sprintf("'%s'::%s", strings.ReplaceAll(c.values[r%len(c.values)], "'", "''"), c.sql))
 		}
@@ -196,8 +197,10 @@ func newParity(t *testing.T) *parity {
 		`CREATE TYPE mood AS ENUM ('1', 'it''s', '0', 'two words')`, `CREATE DOMAIN price AS numeric(6,2)`, `CREATE DOMAIN prices AS price[]`,
 		`CREATE TYPE pair AS (a int, b text)`, `CREATE TABLE aside (id int PRIMARY KEY, n int, d numeric(12,2), t timestamptz)`,
 	}
-	for _, set := range []string{"intervalstyle = sql_standard", "datestyle = ''German, DMY''", "timezone = ''Asia/Kathmandu''", "bytea_output = escape",
-		"xmlbinary = hex", "extra_float_digits = 0"} {
+	for _, set := range []string{
+		"intervalstyle = sql_standard", "datestyle = ''German, DMY''", "timezone = ''Asia/Kathmandu''", "bytea_output = escape",
+		"xmlbinary = hex", "extra_float_digits = 0",
+	} {
 		create = append(create, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET `+set+`', current_database()); END $$`)
 	}
 	fill := []string{`INSERT INTO aside VALUES (1, 0, 1, 'now'), (2, 0, 'NaN', '2026-01-01Z'), (3, 0, 3, '294276-12-31Z')`}

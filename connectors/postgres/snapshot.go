@@ -404,6 +404,9 @@ func (t *sourceTable) between(rawFrom, rawTo json.RawMessage) (keyRange, error) 
 	}
 	switch t.mode {
 	case asWhole:
+		if from.Key != nil || to.Key != nil { // from a time when it was cut by its key
+			return t.keyBetween(from, to)
+		}
 	case byBlock:
 		if from.Block != nil {
 			r.where = append(r.where, fmt.Sprintf("ctid >= '(%d,0)'::tid", *from.Block))
