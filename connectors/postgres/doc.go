@@ -23,6 +23,31 @@
 // Privileges: CONNECT, USAGE of the schemas, SELECT on what is read; leat check lists what is missing with its GRANT. Partitioned
 // tables are read through their root, inheriting tables through their parent.
 //
+// # Slot and publication
+//
+// A source that is followed has a replication slot (plugin pgoutput) and a publication on the server, whose names come from the
+// pipeline's unless the options say otherwise. The first start makes both, the publication first: of the selected tables, with
+// partitions under the name of their root, and with stored generated columns where the server can send them (PostgreSQL 18). From
+// PostgreSQL 17 on the slot may fail over. leat's own publication is made to fit the selection; one that somebody else made (FOR ALL
+// TABLES, of schemas, with lists of columns or conditions) is used as it is, and has to have everything. A slot that is there and that
+// nothing saved refers to is taken where it stands if it is of use there, else it is replaced; one that is in use, or of another database
+// or plugin, is never touched.
+//
+// A table without a primary key needs REPLICA IDENTITY FULL or an index: published without one, the server would refuse the application's
+// updates. It is refused, before anything is made, with the statement for it.
+//
+// A position names the cluster, its timeline, the slot and the publication. A resume is refused, with the missing range of the log, where
+// the slot is gone, lost, made anew or read by somebody else, where the server is another one, was restored from an older copy, or
+// became primary at a place before the position. The pipeline goes on only with --restart then.
+//
+// Tables that the selection means later join by themselves. A table that is attached as a partition brings rows, and one that is
+// detached or truncated by its own name takes rows away, without a change that could be sent: the log tells of the first two.
+//
+// Privileges: REPLICATION, USAGE of the schemas, SELECT on the tables; for leat's own publication also CREATE on the database and
+// ownership of the tables. leat check lists all that is missing, with the statement or the setting for each. Changes come over a
+// replication connection, which no pooler lets through. A standby can be followed from PostgreSQL 16 on, with a publication that was
+// made on the primary.
+//
 // # Sink
 //
 // A [Sink] makes tables, and appends, upserts by key, or replaces them as a whole. Rows and the lane's position become visible in one

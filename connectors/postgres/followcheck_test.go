@@ -121,6 +121,71 @@ func state(t testing.TB, conn *pgx.Conn) string {
 		(SELECT string_agg(pubname, ',') FROM pg_publication), (SELECT count(*) FROM pg_file_settings), (SELECT count(*) FROM pg_class))`)
 }
 
+// What no server here has is judged as well.
+func TestFollowProbes(t *testing.T) {
+	fine := func() *followFacts {
+		return &followFacts{
+			Version: 170000, Role: "r", Replication: true, Create: true, name: "p", slotName: "s",
+			Settings: map[string]string{
+				"wal_level": "logical", "max_replication_slots": "10", "max_wal_senders": "10", "max_slot_wal_keep_size": "-1",
+				"wal_sender_timeout": "1min",
+			},
+		}
+	}
+	slot := &slotInfo{Plugin: "pgoutput", Type: "logical", Here: true}
+	for _, c := range []struct {
+		name   string
+		change func(f *followFacts)
+		probe  string
+		status connector.ProbeStatus
+		text   string // in the fix or the detail
+	}{
+		{"fine", func(*followFacts) {}, "wal_level", connector.Pass, "logical"},
+		{"old", func(f *followFacts) { f.Version = 130009 }, "follow", connector.Fail, "PostgreSQL 14 or newer"},
+		{"rds", func(f *followFacts) {
+			f.Settings["wal_level"], f.Settings["rds.logical_replication"] = "replica", "off"
+		}, "wal_level", connector.Fail, "rds.logical_replication"},
+		{"rds role", func(f *followFacts) { f.RDS, f.Replication = true, false }, "replication", connector.Fail, `GRANT rds_replication TO "r";`},
+		{"cloud sql", func(f *followFacts) {
+			f.Settings["wal_level"], f.Settings["cloudsql.logical_decoding"] = "replica", "off"
+		}, "wal_level", connector.Fail, "cloudsql.logical_decoding"},
+		{"azure", func(f *followFacts) {
+			f.Settings["wal_level"], f.Settings["azure.extensions"] = "replica", " "
+		}, "wal_level", connector.Fail, "server parameter"},
+		{"senders", func(f *followFacts) { f.Senders = 10 }, "max_wal_senders", connector.Fail, "max_wal_senders = 15;"},
+		{"slots", func(f *followFacts) { f.Slots = 10 }, "max_replication_slots", connector.Fail, "max_replication_slots = 15;"},
+		{"slots with ours", func(f *followFacts) { f.Slots, f.slot = 10, slot }, "max_replication_slots", connector.Pass, "10 of 10"},
+		{"idle timeout", func(f *followFacts) {
+			f.Settings["idle_replication_slot_timeout"] = "1d"
+		}, "idle_replication_slot_timeout", connector.Warn, "ALTER SYSTEM SET idle_replication_slot_timeout = 0;"},
+		{"no idle timeout", func(f *followFacts) {
+			f.Settings["idle_replication_slot_timeout"] = "0"
+		}, "idle_replication_slot_timeout", connector.Pass, "never"},
+		{"no sender timeout", func(f *followFacts) { f.Settings["wal_sender_timeout"] = "0" }, "wal_sender_timeout", connector.Pass, "cut"},
+		{"long transaction", func(f *followFacts) {
+			f.Oldest = []openTransaction{{Who: "process 7 (x)", Seconds: 7200, End: "SELECT pg_terminate_backend(7);"}}
+		}, "slot", connector.Warn, "SELECT pg_terminate_backend(7);"},
+		{"short transaction", func(f *followFacts) { f.Oldest = []openTransaction{{Seconds: 2}} }, "slot", connector.Pass, "made by the start"},
+		{"primary's slot", func(f *followFacts) {
+			f.Recovery, f.slot = true, &slotInfo{Plugin: "pgoutput", Type: "logical", Here: true, Synced: true}
+		}, "slot", connector.Fail, "failover"},
+		{"standby without a slot", func(f *followFacts) {
+			f.Recovery, f.Settings["hot_standby_feedback"] = true, "on"
+		}, "standby", connector.Warn, "primary_slot_name"},
+	} {
+		f := fine()
+		c.change(f)
+		probes := f.probes()
+		i := slices.IndexFunc(probes, func(p connector.Probe) bool { return p.Name == c.probe })
+		if i < 0 || probes[i].Status != c.status || !strings.Contains(probes[i].Fix+probes[i].Detail, c.text) {
+			t.Errorf("%s: %+v", c.name, probes)
+		}
+		if err := f.refusal(); (err != nil) != slices.ContainsFunc(probes, failed) {
+			t.Errorf("%s: refused with %v", c.name, err)
+		}
+	}
+}
+
 // A role with REPLICATION, SELECT on two of three tables, and no CREATE. The error of a start has the statements too, and a publication
 // that an administrator made by them is enough.
 // case C049.
