@@ -140,7 +140,8 @@ func (m *matcher) drops() ([]string, error) {
 			continue
 		}
 		if m.table[h].ID == "" && m.of[i] >= 0 {
-			return nil, fmt.Errorf("column %q is renamed to %q, and the table has another column of this name", m.table[m.of[i]].Name, f.Name)
+			was := m.table[m.of[i]].Name
+			return nil, fmt.Errorf("column %q is renamed to %q, and the table has another column of this name", was, f.Name)
 		}
 		gone[h] = true
 	}

@@ -30,7 +30,7 @@ func schema(text string) *record.Schema {
 
 func held(text string) []sqlgen.Held {
 	var out []sqlgen.Held
-	for _, w := range strings.Fields(text) {
+	for w := range strings.FieldsSeq(text) {
 		name, id, _ := strings.Cut(w, ":")
 		out = append(out, sqlgen.Held{Name: name, ID: id})
 	}

@@ -21,6 +21,7 @@ import (
 const (
 	goneTable = "_leat_gone" // keys whose rows leave the table
 	inTable   = "_leat_in"   // rows that are completed with what the table has
+	idTable   = "_leat_id"   // the ids of their rows in the table
 	baseTable = "_leat_base" // what the table has of them
 )
 
@@ -55,7 +56,7 @@ func (f *fold) lookUp(ctx context.Context, d *db) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	rb, err := f.record(f.set.schema.Key, at, func(i, c int) pick { return at[i] })
+	rb, err := f.record(f.set.schema.Key, at, func(i, _ int) pick { return at[i] })
 	if err != nil {
 		return err
 	}
@@ -387,12 +388,24 @@ func (f *fold) readBase(ctx context.Context, d *db, lacking []int, waited bool) 
 		}
 		return strings.Join(list, ", ")
 	}
-	sql := "CREATE OR REPLACE TEMP TABLE " + baseTable + " AS SELECT " + columns("t") + " FROM " + x.into.sql() + " t JOIN " + inTable +
-		" i ON " + strings.Join(on, " AND ")
+	from := x.into.sql() + " t JOIN " + inTable + " i ON " + strings.Join(on, " AND ")
+	if !x.hidesIDs() { // the key is looked for in the key's columns alone, then the rows are read by their ids
+		err := d.exec(ctx, "CREATE OR REPLACE TEMP TABLE "+idTable+" AS SELECT i.n, t.rowid AS id FROM "+from)
+		if err != nil {
+			return wrap(err, "looking for rows", x.dataset, "")
+		}
+		from = x.into.sql() + " t JOIN " + idTable + " i ON t.rowid = i.id"
+	}
+	sql := "CREATE OR REPLACE TEMP TABLE " + baseTable + " AS SELECT " + columns("t") + " FROM " + from
 	if waited {
 		sql += " UNION ALL SELECT " + columns("p") + " FROM " + x.parkedTable() + " p JOIN " + inTable + " i ON p._leat_n = i.p"
 	}
 	return wrap(d.exec(ctx, sql), "reading unchanged values", x.dataset, "")
+}
+
+// hidesIDs reports whether a column of the table has the name of the row ids.
+func (x *set) hidesIDs() bool {
+	return slices.ContainsFunc(slices.Concat(x.schema.Names(), x.extras), func(n string) bool { return strings.EqualFold(n, "rowid") })
 }
 
 // refuseLacking takes rows out of the stage whose values the table does not have.
@@ -401,11 +414,11 @@ func (f *fold) refuseLacking(ctx context.Context, d *db, rows []outcome, lacking
 		return nil
 	}
 	x := f.set
-	any := make([]string, len(lacking))
+	lacks := make([]string, len(lacking))
 	for n, c := range lacking {
-		any[n] = fmt.Sprintf("i.u%d", c)
+		lacks[n] = fmt.Sprintf("i.u%d", c)
 	}
-	missing := inTable + " i WHERE (" + strings.Join(any, " OR ") + ") AND NOT EXISTS (FROM " + baseTable + " b WHERE b.n = i.n)"
+	missing := inTable + " i WHERE (" + strings.Join(lacks, " OR ") + ") AND NOT EXISTS (FROM " + baseTable + " b WHERE b.n = i.n)"
 	found, err := d.rows(ctx, "SELECT i.n::VARCHAR FROM "+missing)
 	if err == nil && len(found) > 0 {
 		err = d.exec(ctx, "DELETE FROM "+missing)
@@ -458,11 +471,12 @@ func (f *fold) insertCompleted(ctx context.Context, d *db, rows []outcome, waite
 	if extras == "" {
 		script = append(script, insert+") SELECT "+all+from)
 	} else { // where the table has no row, its defaults stand
-		script = append(script, insert+extraNames+") SELECT "+all+extras+from+" AND b.n IS NOT NULL", insert+") SELECT "+all+from+" AND b.n IS NULL")
+		script = append(script, insert+extraNames+") SELECT "+all+extras+from+" AND b.n IS NOT NULL",
+			insert+") SELECT "+all+from+" AND b.n IS NULL")
 	}
 	if len(x.parked) > 0 {
-		script = append(script, "CREATE OR REPLACE TEMP TABLE "+x.parkedTable()+" AS SELECT i.q AS _leat_n, "+x.aliased(values, extras != "")+
-			" FROM "+inTable+" i LEFT JOIN "+baseTable+" b ON b.n = i.n WHERE i.q > 0")
+		script = append(script, "CREATE OR REPLACE TEMP TABLE "+x.parkedTable()+" AS SELECT i.q AS _leat_n, "+
+			x.aliased(values, extras != "")+" FROM "+inTable+" i LEFT JOIN "+baseTable+" b ON b.n = i.n WHERE i.q > 0")
 	} else if waited {
 		script = append(script, "DROP TABLE IF EXISTS "+x.parkedTable())
 	}

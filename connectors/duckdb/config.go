@@ -4,9 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/connector/sqlgen"
+)
+
+// Rows are gathered up to these bounds before they are inserted.
+const (
+	gatherRows  = 131_072
+	gatherBytes = 32 << 20
 )
 
 // schemes are the URL schemes of the connector.
@@ -119,6 +126,8 @@ func (c *SinkConfig) Contract() (connector.SinkContract, error) {
 	return connector.SinkContract{
 		Modes: []connector.WriteMode{connector.Append, connector.Upsert, connector.Replace}, Input: connector.Changelog,
 		Atomicity: connector.PositionInTransaction, Durable: true, NeedsKey: true, Keyless: true,
+		// A commit of one row looks through the keys of the whole table, as one of ten thousand does.
+		Every: time.Second, Bytes: gatherBytes,
 	}, c.validate()
 }
 

@@ -111,10 +111,7 @@ func (c *change) run(ctx context.Context, from *record.Schema) error {
 	if err != nil {
 		return err
 	}
-	nullable, err := c.nullable(ctx)
-	if err != nil {
-		return err
-	}
+	nullable := c.nullable(ctx)
 	again, err := c.free(ctx, len(c.Drop)+len(c.Rename)+len(retype)+len(nullable) > 0, len(c.Add) > 0)
 	if err != nil {
 		return err
@@ -138,7 +135,8 @@ func (c *change) run(ctx context.Context, from *record.Schema) error {
 
 func (c *change) error(doing, column string, err error, hint string) error {
 	return &connector.Error{
-		Class: connector.ClassConfig, Code: "duckdb.columns", Doing: "duckdb: " + doing, Dataset: c.to.Dataset, Column: column, Err: err, Hint: hint,
+		Class: connector.ClassConfig, Code: "duckdb.columns", Doing: "duckdb: " + doing, Dataset: c.to.Dataset, Column: column,
+		Err: err, Hint: hint,
 	}
 }
 
@@ -220,8 +218,8 @@ func (c *change) retyped(ctx context.Context, from *record.Schema) ([]int, error
 			c.s.env.Log.Warn("the type of a column changed, and the table keeps text: there are values which are none of the new type",
 				slog.String("dataset", c.to.Dataset), slog.String("column", h.Name))
 		default:
-			return nil, c.error("changing a column's type", h.Name, fmt.Errorf("the table has the value %.100s, which is no %s", bad[0][0], col.native),
-				c.again())
+			err := fmt.Errorf("the table has the value %.100s, which is no %s", bad[0][0], col.native)
+			return nil, c.error("changing a column's type", h.Name, err, c.again())
 		}
 	}
 	return out, nil
@@ -251,7 +249,7 @@ func (c *change) retype(ctx context.Context, columns []int) error {
 }
 
 // nullable are the columns that may be null from now on: the source says so, or rows come without them.
-func (c *change) nullable(ctx context.Context) ([]string, error) {
+func (c *change) nullable(ctx context.Context) []string {
 	var out []string
 	made := c.s.ours(ctx, c.at)
 	for _, e := range c.columns {
@@ -263,7 +261,7 @@ func (c *change) nullable(ctx context.Context) ([]string, error) {
 			out = append(out, e.name)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // free makes the table one that ALTER TABLE can change: a table with indexes, or with rows that this transaction deleted, is copied. It
@@ -363,7 +361,8 @@ func (c *change) index(ctx context.Context, indexes []index) error {
 			open += i
 		}
 		if open < 0 || closed < open {
-			return c.error("making index "+ix.name+" again", "", fmt.Errorf("%q can't be read", ix.sql), "DROP INDEX "+sqlgen.Ident(ix.name))
+			err := fmt.Errorf("%q can't be read", ix.sql)
+			return c.error("making index "+ix.name+" again", "", err, "DROP INDEX "+sqlgen.Ident(ix.name)+", then run again")
 		}
 		list, gone := splitTop(ix.sql[open+1:closed]), false
 		for i, part := range list {
@@ -374,7 +373,8 @@ func (c *change) index(ctx context.Context, indexes []index) error {
 			}
 		}
 		if gone {
-			c.s.env.Log.Warn("an index on a column that the source dropped is dropped", slog.String("dataset", c.to.Dataset), slog.String("index", ix.name))
+			c.s.env.Log.Warn("an index on a column that the source dropped is dropped", slog.String("dataset", c.to.Dataset),
+				slog.String("index", ix.name))
 			continue
 		}
 		if err := c.s.db.exec(ctx, ix.sql[:open+1]+strings.Join(list, ", ")+")"); err != nil {
@@ -444,7 +444,8 @@ func (s *sink) noteType(ctx context.Context, t table, f arrow.Field, col column)
 	if col.native == "VARCHAR" && f.Type.ID() != arrow.STRING {
 		note = sqlgen.Literal(typePrefix + record.FormatType(f.Type))
 	}
-	return wrap(s.db.exec(ctx, "COMMENT ON COLUMN "+t.sql()+"."+sqlgen.Ident(f.Name)+" IS "+note), "writing down the type of column "+f.Name, t.name, "")
+	err := s.db.exec(ctx, "COMMENT ON COLUMN "+t.sql()+"."+sqlgen.Ident(f.Name)+" IS "+note)
+	return wrap(err, "writing down the type of column "+f.Name, t.name, "")
 }
 
 // rekey writes down the key, where it consists of other columns.
@@ -456,5 +457,6 @@ func (c *change) rekey(ctx context.Context, from *record.Schema) error {
 	if c.set != nil && c.set.into != c.set.target {
 		m.For = []string{c.set.target.schema, c.set.target.name}
 	}
-	return wrap(c.s.db.exec(ctx, "COMMENT ON TABLE "+c.at.sql()+" IS "+sqlgen.Literal(m.String())), "writing down the key", c.to.Dataset, "")
+	err := c.s.db.exec(ctx, "COMMENT ON TABLE "+c.at.sql()+" IS "+sqlgen.Literal(m.String()))
+	return wrap(err, "writing down the key", c.to.Dataset, "")
 }

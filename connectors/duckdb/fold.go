@@ -79,7 +79,9 @@ type refusal struct {
 
 var (
 	errMissing = errors.New("the source did not send this unchanged value, and the table does not have the row")
+	errNoImage = errors.New("the source did not send the row as it was before, and the dataset has no key")
 	errNullKey = errors.New("the key is NULL")
+	errNull    = errors.New("the table has NOT NULL here, and the value is NULL")
 	errOldKey  = errors.New("only a part of the key before the change is known")
 )
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -116,7 +115,7 @@ func (m *images) lookUp(ctx context.Context, d *db) error {
 	if len(m.list) == 0 {
 		return nil
 	}
-	if slices.ContainsFunc(slices.Concat(x.schema.Names(), x.extras), func(n string) bool { return strings.EqualFold(n, "rowid") }) {
+	if x.hidesIDs() {
 		return configError(fmt.Errorf("dataset %s has no key, and its column rowid hides the ids of the rows", x.dataset),
 			"name the key with --key, or rename the column with a transform")
 	}
@@ -140,12 +139,12 @@ func (m *images) lookUp(ctx context.Context, d *db) error {
 	if err := d.stage(ctx, imageTable, []arrow.RecordBatch{rb}, strings.Join(list, ", ")); err != nil {
 		return wrap(err, "staging rows", x.dataset, "")
 	}
-	extras := ""
+	list = []string{"i.n", "i.w", "t.rowid AS id", "row_number() OVER (PARTITION BY i.n ORDER BY t.rowid) AS k"}
 	for e, name := range x.extras {
-		extras += fmt.Sprintf("t.%s AS e%d, ", sqlgen.Ident(name), e)
+		list = append(list, fmt.Sprintf("t.%s AS e%d", sqlgen.Ident(name), e))
 	}
-	err = d.exec(ctx, "CREATE OR REPLACE TEMP TABLE "+foundTable+" AS SELECT * FROM (SELECT i.n, i.w, t.rowid AS id, "+extras+
-		"row_number() OVER (PARTITION BY i.n ORDER BY t.rowid) AS k FROM "+x.into.sql()+" t JOIN "+imageTable+" i ON "+x.sameImage()+") WHERE k <= w")
+	err = d.exec(ctx, "CREATE OR REPLACE TEMP TABLE "+foundTable+" AS SELECT * FROM (SELECT "+strings.Join(list, ", ")+" FROM "+
+		x.into.sql()+" t JOIN "+imageTable+" i ON "+x.sameImage()+") WHERE k <= w")
 	if err != nil {
 		return wrap(err, "looking for rows", x.dataset, "")
 	}
@@ -187,7 +186,7 @@ func (m *images) take(i int) {
 	p := pick{batch: m.batch, row: int32(i)}
 	before := m.before(i)
 	if m.b.Op(i) == record.Update && before.batch < 0 {
-		m.refuse = append(m.refuse, refusal{pick: p, err: errors.New("the source did not send the row as it was before, and the dataset has no key")})
+		m.refuse = append(m.refuse, refusal{pick: p, err: errNoImage})
 		return
 	}
 	row := imageRow{row: i, was: -1}
@@ -295,12 +294,12 @@ func (m *images) insert(ctx context.Context, d *db) error {
 	if rb, err = extended(rb, map[string]arrow.Array{"was": was.NewArray(), "nth": nth.NewArray()}); err != nil {
 		return err
 	}
-	names, extras := "", ""
-	for e, name := range x.extras {
-		names += ", " + sqlgen.Ident(name)
-		extras += fmt.Sprintf(", f.e%d", e)
+	extras := make([]string, len(x.extras))
+	for e := range extras {
+		extras[e] = fmt.Sprintf("f.e%d", e)
 	}
-	sql := into + names + ") SELECT " + x.casts(x.all()) + extras + " FROM " + viewName + " v JOIN " + foundTable + " f ON f.n = v.was AND f.k = v.nth"
+	sql := into + ", " + sqlgen.Idents(x.extras) + ") SELECT " + x.casts(x.all()) + ", " + strings.Join(extras, ", ") + " FROM " +
+		viewName + " v JOIN " + foundTable + " f ON f.n = v.was AND f.k = v.nth"
 	return wrap(d.withView(ctx, []arrow.RecordBatch{rb}, sql), "inserting rows", x.dataset, "")
 }
 

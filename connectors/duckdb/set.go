@@ -4,7 +4,6 @@ package duckdb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -332,8 +331,8 @@ func (x *set) accept(b *record.Batch, mode connector.WriteMode) (refused []refus
 			if mode == connector.Upsert {
 				hint = "name the key with --key"
 			}
-			return nil, false, configError(fmt.Errorf("dataset %s: mode %s takes no %s of a row, and the dataset has %d key columns", x.dataset,
-				mode, op, len(x.schema.Key)), hint)
+			return nil, false, configError(fmt.Errorf("dataset %s has %d key columns: mode %s takes no %s of its rows", x.dataset,
+				len(x.schema.Key), mode, op), hint)
 		}
 	}
 	n := int32(len(x.gathered))
@@ -394,8 +393,6 @@ func (x *set) check(b *record.Batch, n int32, upsert bool) []refusal {
 	return out
 }
 
-var errNull = errors.New("the table has NOT NULL here, and the value is NULL")
-
 // unknownKey returns a column of the key before a change that is not known while others are, or -1.
 func (x *set) unknownKey(b *record.Batch, i int) int {
 	unknown, known := -1, false
@@ -441,7 +438,8 @@ func (x *set) handOver(rb arrow.RecordBatch, cols []int) (arrow.RecordBatch, err
 
 func (x *set) badValue(c int, err error) error {
 	return &connector.Error{
-		Class: connector.ClassPermanent, Code: "duckdb.value", Doing: "duckdb: writing rows", Dataset: x.dataset, Column: x.name(c), Err: err,
+		Class: connector.ClassPermanent, Code: "duckdb.value", Doing: "duckdb: writing rows", Dataset: x.dataset, Column: x.name(c),
+		Err: err,
 	}
 }
 

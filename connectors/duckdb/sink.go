@@ -17,12 +17,6 @@ import (
 	"github.com/leatdata/leat/record"
 )
 
-// Rows are gathered up to these bounds before they are inserted.
-const (
-	gatherRows  = 131_072
-	gatherBytes = 32 << 20
-)
-
 type sink struct {
 	cfg    *SinkConfig
 	env    connector.Env

@@ -135,3 +135,41 @@ func BenchmarkRead(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkCommitChanges commits transactions of a few random changes each, as a stream that keeps up does.
+func BenchmarkCommitChanges(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "t.db")
+	s := benchSchema()
+	benchWrite(b, path, connector.Upsert, benchBatches(s, benchKeys()))
+	for _, n := range []int{1, 10, 100, 1000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			snk, err := sinkOf(path).Open(testEnv(b))
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := snk.Start(b.Context(), connector.SinkStart{Mode: connector.Upsert, Run: "r"}); err != nil {
+				b.Fatal(err)
+			}
+			batches := benchBatches(s, shuffled(benchKeys()))
+			at, i := 0, 0
+			for b.Loop() {
+				if i+n > batches[at].NumRows() {
+					at, i = (at+1)%len(batches), 0
+				}
+				batch := record.Batch{Schema: s, Rows: batches[at].Rows.NewSlice(int64(i), int64(i+n)), Ops: make([]record.Op, n)}
+				for k := range batch.Ops {
+					batch.Ops[k] = record.Update
+				}
+				i += n
+				if err := snk.Write(b.Context(), &batch); err != nil {
+					b.Fatal(err)
+				}
+				commit(b, snk, record.Progress{Run: "r", Position: record.Position{Shape: 2, Data: []byte(`{"lsn":"0/1"}`)}})
+			}
+			b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "rows/s")
+			if err := snk.Close(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}

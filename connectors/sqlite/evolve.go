@@ -100,7 +100,8 @@ func (s *sink) alterColumns(c *change) error {
 		if err := s.db.exec(table + " DROP COLUMN " + sqlgen.Ident(name)); err != nil {
 			e := configError("sqlite.columns", "dropping a column that the source dropped", err)
 			e.Dataset, e.Column = c.to.Dataset, name
-			e.Hint = "drop what uses the column (an index, a view, a trigger), then run again; --schema " + c.to.Dataset + "=ignore keeps it"
+			e.Hint = "drop what uses the column (an index, a view, a trigger), then run again; --schema " + c.to.Dataset +
+				"=ignore keeps it"
 			return e
 		}
 	}
@@ -195,7 +196,7 @@ func (v value) literal() (string, bool) {
 		return strconv.FormatInt(v.n, 10), true
 	case sqlite.TypeFloat:
 		text := strconv.FormatFloat(v.f, 'e', -1, 64)
-		return text, !strings.Contains(text, "Inf")
+		return strings.ReplaceAll(text, "Inf", "9e999"), true // which is too large for a double
 	case sqlite.TypeText:
 		return sqlgen.Literal(v.b), !strings.Contains(v.b, "\x00")
 	case sqlite.TypeBlob:

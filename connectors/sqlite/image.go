@@ -203,8 +203,7 @@ func (w *writer) lookUp(first []int, wanted map[string]int) error {
 			}
 			return nil
 		})
-		var re *rowError
-		if errors.As(err, &re) {
+		if _, bad := errors.AsType[*rowError](err); bad {
 			continue // it can't be in the table: the row will be refused
 		}
 		if err != nil {

@@ -56,7 +56,7 @@ func (s *sink) remake(c *change) (bool, error) {
 	case err == nil:
 		return true, s.db.exec("RELEASE remake")
 	case errors.As(err, &re) && worse == "" && !c.rekey:
-		s.env.Log.Warn("the type of a column changed, and the table keeps the one that it has: there are values which are none of the new type",
+		s.env.Log.Warn("the type of a column changed, and the table keeps the one that it has, for the sake of its values",
 			slogTable(c.o.name), slog.String("column", re.column))
 		return false, s.db.exec("ROLLBACK TO remake", "RELEASE remake")
 	case errors.As(err, &re):
@@ -120,7 +120,9 @@ func words(sql string) []string {
 		}
 		bare.WriteRune(r)
 	}
-	return strings.FieldsFunc(strings.ToUpper(bare.String()), func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	return strings.FieldsFunc(strings.ToUpper(bare.String()), func(r rune) bool {
+		return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
 }
 
 func (s *sink) remakeAs(c *change) error {
@@ -128,9 +130,9 @@ func (s *sink) remakeAs(c *change) error {
 	if err != nil {
 		return err
 	}
-	defs := make([]string, len(cols))
-	for i, col := range cols {
-		defs[i] = col.def
+	defs := make([]string, 0, len(cols)+1)
+	for _, col := range cols {
+		defs = append(defs, col.def)
 	}
 	if key := c.primary(); key != "" {
 		defs = append(defs, key)
@@ -139,7 +141,8 @@ func (s *sink) remakeAs(c *change) error {
 	if err != nil {
 		return err
 	}
-	err = s.db.exec("DROP TABLE IF EXISTS "+ident(remadeTable), "CREATE TABLE "+ident(remadeTable)+" (\n\t"+strings.Join(defs, ",\n\t")+"\n)")
+	err = s.db.exec("DROP TABLE IF EXISTS "+ident(remadeTable),
+		"CREATE TABLE "+ident(remadeTable)+" (\n\t"+strings.Join(defs, ",\n\t")+"\n)")
 	if err != nil {
 		return err
 	}
