@@ -126,6 +126,11 @@ func (g *generation) openBackfills(ctx context.Context, s start, c choice) error
 // request opens what is lacking when a generation starts.
 func (b *backfiller) request(ctx context.Context, c choice) error {
 	p := b.g.r.plan
+	for _, name := range p.Resnapshot {
+		if !slices.ContainsFunc(b.g.blue.datasets, func(d connector.Dataset) bool { return d.Name == name }) {
+			return unknownDataset(name, b.g.blue.datasets)
+		}
+	}
 	for _, ds := range b.g.blue.datasets {
 		if ds.Schema == nil || !slices.Contains(b.g.blue.names, ds.Name) {
 			continue
@@ -153,6 +158,18 @@ func (b *backfiller) request(ctx context.Context, c choice) error {
 		b.phase(ds.Name)
 	}
 	return nil
+}
+
+// unknownDataset refuses the name of a dataset that is to be copied once more.
+func unknownDataset(name string, known []connector.Dataset) error {
+	names := make([]string, len(known))
+	for i, d := range known {
+		names[i] = d.Name
+	}
+	return &connector.Error{
+		Class: connector.ClassConfig, Code: "engine.resnapshot", Doing: "copying a dataset once more", Err: connector.UnknownName("dataset", name, names),
+		Hint: "datasets are named as leat status shows them",
+	}
 }
 
 // onceMore is how a dataset is copied once more.
@@ -207,10 +224,17 @@ func (b *backfiller) aim(ctx context.Context) error {
 			Err: errors.New("this source can't tell where its stream ends now"), Hint: "leave --once out",
 		}
 	}
-	return b.g.srcValue.call("tip", func() (err error) {
-		b.target, err = t.Tip(ctx)
-		return err
-	})
+	if b.g.r.target.Zero() { // another generation goes on to the same place
+		err := b.g.srcValue.call("tip", func() (err error) {
+			b.g.r.target, err = t.Tip(ctx)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("source: asking where its stream ends: %w", err)
+		}
+	}
+	b.target = b.g.r.target
+	return nil
 }
 
 // reached reports whether the run has come to its end.
@@ -328,15 +352,20 @@ func (b *backfiller) handle(ctx context.Context, e event) error {
 	if e.more {
 		b.passing = w
 	}
-	rows := int64(0)
+	rows, size := int64(0), int64(0)
 	for _, batch := range e.batches {
 		rows += int64(batch.NumRows())
+		size += batch.Bytes()
 		b.merge.Took(w, batch)
 		if err := b.deliver(ctx, backfill.Delivery{Lanes: w.Lanes(), Batch: batch}); err != nil {
 			return err
 		}
 	}
-	b.g.r.ctl.dataset(w.Dataset, func(d *DatasetStatus) { d.Snapshot += rows; d.Rows += rows })
+	b.g.r.ctl.dataset(w.Dataset, func(d *DatasetStatus) {
+		d.Snapshot += rows
+		d.Rows += rows
+		d.Bytes += size
+	})
 	if e.more {
 		return nil
 	}

@@ -141,6 +141,12 @@ func unusedPolicies(spec SinkSpec, layouts map[string]*layout) []Problem {
 		return nil
 	}
 	var ps []Problem
+	for _, k := range slices.Sorted(maps.Keys(spec.Schema)) {
+		if _, ok := layouts[k]; !ok && k != "*" {
+			err := connector.UnknownName("dataset", k, slices.Sorted(maps.Keys(layouts)))
+			ps = append(ps, Problem{Code: "plan.policy", Sink: spec.Name, Message: "a policy for its columns is declared for an " + err.Error()})
+		}
+	}
 	for _, k := range slices.Sorted(maps.Keys(spec.Policies)) {
 		if !known[k] {
 			err := connector.UnknownName("column", k, slices.Collect(maps.Keys(known)))

@@ -174,6 +174,13 @@ func (r *runner) begin(ctx context.Context, identity map[string]string, migrate 
 		return choice{}, err
 	}
 	c.stale = stale
+	if rec != nil && r.follows() {
+		for _, s := range r.plan.Sinks {
+			if _, known := rec.Identity["sink "+s.Name]; !known {
+				c.joined = append(c.joined, s.Name)
+			}
+		}
+	}
 	c.again = rec != nil && rec.Progress.Run != "" && c.run == ""
 	if c.origin.Position, err = migrate(c.origin.Position); err != nil {
 		return choice{}, fmt.Errorf("source: the saved position: %w", err)

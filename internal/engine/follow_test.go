@@ -232,3 +232,40 @@ func TestOnceGoesOn(t *testing.T) {
 		}
 	})
 }
+
+// A sink that joins a pipeline gets a snapshot of its own, while the others go on.
+//
+// clause W13, clause W15, case C048.
+func TestSinkJoins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollowed(8, true)
+		if err := f.settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		k := sim.NewTableSink(f.World, f.db, "late", true)
+		f.sinks = append(f.sinks, k)
+		f.plan.Sinks = append(f.plan.Sinks, engine.SinkSpec{Name: k.Name, Connector: "sim", Config: k})
+		if _, err := f.run(t.Context()); connector.ClassOf(err) != connector.ClassConfig {
+			t.Fatalf("a pipeline with another sink went on without being asked: %v", err)
+		}
+		f.plan.Changed = engine.AdoptChanged
+		f.src.Writes = 40
+		if err := f.settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.check(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A dataset that is not there can't be copied once more.
+func TestResnapshotUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollowed(8, true)
+		f.plan.Resnapshot = []string{"tt"}
+		if _, err := f.run(t.Context()); connector.ClassOf(err) != connector.ClassConfig {
+			t.Errorf("%v", err)
+		}
+	})
+}

@@ -170,7 +170,7 @@ func mapperOf(s connector.Sink, v *value) mapper {
 
 // startLanes starts every sink, reads what each has, and decides where the source starts.
 func (g *generation) startLanes(ctx context.Context, c choice, order compare, migrate migration) (start, error) {
-	f := startFacts{run: c.run, restarts: g.r.plan.Limit > 0, compare: order}
+	f := startFacts{run: c.run, restarts: g.r.plan.Limit > 0, compare: order, joined: c.joined}
 	_, f.acks = connector.As[connector.Acknowledger](g.src)
 	for _, d := range g.lanes {
 		d.only = onlyOf(c.only, d.spec.Name)

@@ -157,7 +157,10 @@ func (r *reader) backfill(soft context.Context) (stop bool, err error) {
 		r.idle = 0
 	}
 	r.reached = !r.unit && b.reached(r.last)
-	return r.reached, nil
+	if r.reached && !r.last.Zero() {
+		err = b.mark(soft, r.last) // what was reached is saved, also where nothing came
+	}
+	return r.reached, err
 }
 
 // atEnd reports whether a read says that the source is done. Only the bare io.EOF does: one inside of another error is a connection

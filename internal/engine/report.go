@@ -19,6 +19,7 @@ type Summary struct {
 	Started  time.Time
 	Took     time.Duration
 	Position record.Position // what was saved last
+	Target   record.Position // with Plan.Once: where the stream ended at the start; Done says that the run got there
 	Datasets []DatasetStatus
 	Sinks    []SinkStatus
 	SetAside int64 // rows set aside, by source, transforms and sinks

@@ -75,6 +75,8 @@ type runner struct {
 	resumed bool
 	done    bool
 
+	target record.Position // where a run with Plan.Once ends; zero: nowhere
+
 	rows0, rejected0 int64 // of the run before this process
 }
 
@@ -248,6 +250,7 @@ func (r *runner) summary() Summary {
 		Resumed: r.resumed, Done: r.done, Started: r.started, Took: r.now().Sub(r.started), Position: r.rec.Progress.Position,
 		Datasets: status.Datasets, Sinks: status.Sinks,
 	}
+	s.Target = r.target
 	s.SetAside = r.rejected()
 	for _, k := range status.Sinks {
 		s.Failed += len(k.Failed)

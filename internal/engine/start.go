@@ -65,6 +65,7 @@ type choice struct {
 	complete bool            // the last run is done, and this one starts over
 	ledger   json.RawMessage // of open backfills, at saved
 	again    bool            // an earlier run of the pipeline was forgotten: sinks may have rows of it
+	joined   []string        // sinks that the pipeline did not have before
 	stale    []string        // datasets whose columns are not those that were saved, by more than additions
 }
 
@@ -135,9 +136,8 @@ func (b *base) from() connector.From {
 func changedError(pipeline string, changes []string) error {
 	return &connector.Error{
 		Class: connector.ClassConfig, Code: "engine.identity", Doing: "resuming " + pipeline,
-		Err: fmt.Errorf("the pipeline is not the one that the saved position belongs to: %s", strings.Join(changes, "; ")),
-		Hint: "undo the change, or go on from the saved position with --adopt, or start over with --on-change reset " +
-			"(leat state reset " + pipeline + ")",
+		Err:  fmt.Errorf("the pipeline is not the one that the saved position belongs to: %s", strings.Join(changes, "; ")),
+		Hint: "undo the change, or go on from the saved position with --adopt, or start over with --restart",
 	}
 }
 
@@ -176,8 +176,9 @@ type start struct {
 // startFacts is what chooseStart looks at, besides the choice of the run.
 type startFacts struct {
 	run      string
-	acks     bool // the source releases upstream what was acknowledged
-	restarts bool // the run can only be read from its beginning: a row limit
+	acks     bool     // the source releases upstream what was acknowledged
+	joined   []string // sinks that the pipeline did not have before, and that get their own snapshot
+	restarts bool     // the run can only be read from its beginning: a row limit
 	compare  compare
 	lanes    []laneState
 }
@@ -247,6 +248,8 @@ func laneNeed(c choice, f startFacts, l laneState) (need, error) {
 		return need{at: p.Position, all: p.Done}, nil
 	case c.base != nil && (!l.has || p.Run != c.base.Run || !p.Position.Equal(c.base.Position)):
 		return need{}, behindError(l.sink, p.Position, c.base.Position)
+	case !c.saved.Zero() && slices.Contains(f.joined, l.sink):
+		return need{at: c.saved}, nil
 	case !c.saved.Zero() && f.acks:
 		return need{}, behindError(l.sink, record.Position{}, c.saved)
 	}
