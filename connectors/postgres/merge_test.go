@@ -90,7 +90,9 @@ func tryChunk(ctx context.Context, s *Source, c record.Chunk) (chunkRead, error)
 }
 
 // end is the position of a transaction's end; of an invented log.
-func end(xid uint64, at lsn) record.Position { return streamPosition{LSN: at, XID: xid}.encode() }
+func end(xid uint64, at lsn) record.Position {
+	return streamPosition{LSN: at, XID: xid, origin: origin{System: "1", Slot: "s"}}.encode()
+}
 
 // xidOf is the transaction that conn has open.
 func xidOf(t testing.TB, conn interface {

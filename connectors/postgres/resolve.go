@@ -333,6 +333,24 @@ func (c *SourceConfig) choose(all []relationInfo, only string) ([]relationInfo, 
 			return nil, err
 		}
 	}
+	selected, err := c.pick(all, only == "")
+	if err != nil {
+		return nil, err
+	}
+	if only != "" {
+		selected = slices.DeleteFunc(selected, func(r relationInfo) bool { return r.rel.dataset() != only })
+	}
+	switch {
+	case len(selected) == 0 && only != "":
+		return nil, c.noTable(only, all)
+	case len(selected) == 0:
+		return nil, c.noTable(strings.Join(c.patterns(), ","), all)
+	}
+	return selected, nil
+}
+
+// pick picks relations. strict: each that is named must be there.
+func (c *SourceConfig) pick(all []relationInfo, strict bool) ([]relationInfo, error) {
 	if c.Table != "" {
 		want := c.place(c.Table)
 		for _, r := range all {
@@ -350,7 +368,7 @@ func (c *SourceConfig) choose(all []relationInfo, only string) ([]relationInfo, 
 		}
 		with = append(with, c.glob(p))
 		named := func(r relationInfo) bool { return r.rel == c.place(p) }
-		if only == "" && !strings.ContainsAny(p, "*?") && !slices.ContainsFunc(all, named) {
+		if strict && !strings.ContainsAny(p, "*?") && !slices.ContainsFunc(all, named) {
 			return nil, c.noTable(c.place(p).dataset(), all)
 		}
 	}
@@ -367,17 +385,7 @@ func (c *SourceConfig) choose(all []relationInfo, only string) ([]relationInfo, 
 			out[r.oid] = r
 		}
 	}
-	selected := withoutChildren(all, out, c.Follow)
-	if only != "" {
-		selected = slices.DeleteFunc(selected, func(r relationInfo) bool { return r.rel.dataset() != only })
-	}
-	switch {
-	case len(selected) == 0 && only != "":
-		return nil, c.noTable(only, all)
-	case len(selected) == 0:
-		return nil, c.noTable(strings.Join(c.patterns(), ","), all)
-	}
-	return selected, nil
+	return withoutChildren(all, out, c.Follow), nil
 }
 
 // ownSchema is where sinks keep their progress.
