@@ -23,6 +23,19 @@
 // Privileges: CONNECT, USAGE of the schemas, SELECT on what is read; leat check lists what is missing with its GRANT. Partitioned
 // tables are read through their root, inheriting tables through their parent.
 //
+// # Snapshot and stream
+//
+// Chunks of a source that is followed are merged with its stream. Each is read in a short transaction of its own and says which
+// transactions that one sees; a log position could not, because a commit is in the log before it is visible. On a standby, whose own
+// snapshots don't list the open transactions, these are looked up, and a chunk is read once they are known for certain. A chunk waits for
+// the transactions of this database that were running when its table was published: the stream lacks what they wrote before.
+//
+// Keys are compared by the server, but for types whose order does not depend on its libraries (integers, booleans, uuid, bytea, dates and
+// times, texts of the collations C, POSIX and ucs_basic). A table has the columns and rows that the publication sends, and the
+// replica identity as its key; without a key it is one chunk. Tables that inherit are apart from their parent, as they are in the
+// stream. Rows that a policy hides from the role are an error. Two spellings of a key that the server takes for equal (citext, collations
+// that are not deterministic) are one row to it and two keys to a ledger of single keys.
+//
 // # Slot and publication
 //
 // A source that is followed has a replication slot (plugin pgoutput) and a publication on the server, whose names come from the
