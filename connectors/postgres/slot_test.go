@@ -404,16 +404,16 @@ func follow(t testing.TB, db, slot, publication string) uint32 {
 	must(t, err)
 	conn, err := pgx.ConnectConfig(t.Context(), cfg)
 	must(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Second)
-		defer cancel()
-		_ = conn.Close(ctx)
-	})
+	pid := conn.PgConn().PID()
 	sql := fmt.Sprintf(`START_REPLICATION SLOT %s LOGICAL 0/0 (proto_version '1', publication_names '%s')`, slot,
 		strings.ReplaceAll(ident(publication), "'", "''"))
-	go func() { _, _ = conn.PgConn().Exec(t.Context(), sql).ReadAll() }()
+	var work sync.WaitGroup
+	work.Go(func() {
+		_, _ = conn.PgConn().Exec(t.Context(), sql).ReadAll() // until the test ends
+		_ = closeConn(t.Context(), conn)
+	})
+	t.Cleanup(work.Wait)
 	watch := pgtest.Conn(t, db)
-	pid := conn.PgConn().PID()
 	for !value[bool](t, watch, `SELECT exists (SELECT FROM pg_replication_slots WHERE slot_name = $1 AND active_pid = $2)`, slot, pid) {
 	}
 	return pid
