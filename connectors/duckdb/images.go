@@ -107,7 +107,7 @@ func (m *images) before(i int) pick {
 // lookUp finds out which rows the table has of all images that are looked for, as many of each as may be needed.
 func (m *images) lookUp(ctx context.Context, d *db) error {
 	for i := range m.b.NumRows() {
-		if p := m.before(i); p.batch >= 0 {
+		if p := m.before(i); p.batch >= 0 && !m.set.gathered[m.batch].skip[i] {
 			m.list[m.of(p)].wanted++
 		}
 	}

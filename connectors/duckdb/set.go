@@ -22,10 +22,11 @@ type set struct {
 	dataset string
 	schema  *record.Schema
 	columns []column
-	target  table    // what the dataset is called in the end
-	into    table    // where rows go: the target, or what will replace it
-	extras  []string // columns of the table that the batches do not have
-	notNull []int    // columns of the batches that may not be null
+	target  table                   // what the dataset is called in the end
+	into    table                   // where rows go: the target, or what will replace it
+	extras  []string                // columns of the table that the batches do not have
+	notNull []int                   // columns of the batches that may not be null
+	labels  map[int]map[string]bool // of columns that take only these
 	evolved *record.Schema
 
 	gathered []gathered
@@ -115,26 +116,34 @@ func (s *sink) prepare(ctx context.Context, x *set, schema *record.Schema) error
 		return err
 	}
 	if existing == nil {
-		if err := s.create(ctx, x); err != nil {
-			return err
-		}
-		return s.noteColumns(ctx, x)
+		err = s.create(ctx, x)
+	} else {
+		err = s.fitTable(ctx, x, existing)
 	}
-	mappings, err := fitAll(schema, x.columns, existing)
+	if err != nil {
+		return err
+	}
+	x.labels = map[int]map[string]bool{}
+	for c, col := range x.columns {
+		if d, err := parseDuck(col.native); err == nil && d.base == "ENUM" {
+			x.labels[c] = map[string]bool{}
+			for _, l := range labels(d.params) {
+				x.labels[c][l] = true
+			}
+		}
+	}
+	return s.noteColumns(ctx, x)
+}
+
+// fitTable fits the columns of the batches to those of the table, and looks at what it has besides.
+func (s *sink) fitTable(ctx context.Context, x *set, there []existing) error {
+	mappings, err := fitAll(x.schema, x.columns, there)
 	if err != nil {
 		return err
 	}
 	for i := range x.columns {
 		x.columns[i].native = mappings[i].Native
 	}
-	if err := s.fitTable(ctx, x, existing); err != nil {
-		return err
-	}
-	return s.noteColumns(ctx, x)
-}
-
-// fitTable looks at what the table has besides the columns of the batches.
-func (s *sink) fitTable(ctx context.Context, x *set, there []existing) error {
 	for _, e := range there {
 		c := slices.IndexFunc(x.schema.Names(), func(n string) bool { return strings.EqualFold(n, e.name) })
 		if c < 0 {
@@ -229,6 +238,9 @@ func (s *sink) peek(ctx context.Context) (d *db, exists bool, err error) {
 		return nil, false, wrap(err, "looking at "+s.cfg.Path, "", "")
 	}
 	d, err = open(ctx, s.cfg.Database, "READ_ONLY", s.env)
+	if err != nil && strings.Contains(err.Error(), "different configuration") { // a sink of this process writes to it
+		d, err = open(ctx, s.cfg.Database, "READ_WRITE", s.env)
+	}
 	return d, err == nil, err
 }
 
@@ -360,37 +372,67 @@ func changes(b *record.Batch) bool {
 	return slices.ContainsFunc(b.Ops, func(op record.Op) bool { return op != record.Insert })
 }
 
-// check finds rows with nulls where there may be none.
+// check finds rows that the table would refuse: with nulls where there may be none, or labels that it does not have.
 func (x *set) check(b *record.Batch, n int32, upsert bool) []refusal {
 	var out []refusal
-	refuse := func(i, c int, err error) {
-		out = append(out, refusal{pick: pick{batch: n, row: int32(i)}, column: x.name(c), err: err})
-	}
 	must := x.notNull
 	if upsert {
 		must = slices.Concat(x.schema.Key, x.notNull)
 	}
 	images := upsert && b.Old != nil && len(x.schema.Key) > 1
-	if !images && !slices.ContainsFunc(must, func(c int) bool { return b.Rows.Column(c).NullN() > 0 }) {
+	if !images && len(x.labels) == 0 && !slices.ContainsFunc(must, func(c int) bool { return b.Rows.Column(c).NullN() > 0 }) {
 		return nil
 	}
 	for i := range b.NumRows() {
-		bad := slices.IndexFunc(must, func(c int) bool {
-			isKey := slices.Contains(x.schema.Key, c)
-			return b.Rows.Column(c).IsNull(i) && (isKey || b.Op(i) != record.Delete) && !b.IsUnchanged(c, i)
-		})
-		switch {
-		case bad >= 0 && slices.Contains(x.schema.Key, must[bad]):
-			refuse(i, must[bad], errNullKey)
-		case bad >= 0:
-			refuse(i, must[bad], errNull)
-		case images && b.Op(i) == record.Update:
-			if c := x.unknownKey(b, i); c >= 0 {
-				refuse(i, c, errOldKey)
-			}
+		c, err := x.checkRow(b, i, must, images)
+		if err != nil {
+			out = append(out, refusal{pick: pick{batch: n, row: int32(i)}, column: x.name(c), err: err})
 		}
 	}
 	return out
+}
+
+// checkRow returns what is wrong with a row, and in which column.
+func (x *set) checkRow(b *record.Batch, i int, must []int, images bool) (int, error) {
+	for _, c := range must {
+		isKey := slices.Contains(x.schema.Key, c)
+		switch {
+		case !b.Rows.Column(c).IsNull(i) || b.IsUnchanged(c, i):
+		case isKey:
+			return c, errNullKey
+		case b.Op(i) != record.Delete:
+			return c, errNull
+		}
+	}
+	if images && b.Op(i) == record.Update {
+		if c := x.unknownKey(b, i); c >= 0 {
+			return c, errOldKey
+		}
+	}
+	for c, known := range x.labels {
+		if label, ok := x.unknownLabel(b, i, c, known); ok {
+			return c, fmt.Errorf("the column has no label %q", label)
+		}
+	}
+	return -1, nil
+}
+
+// unknownLabel finds a label that a column does not have, in row i or in the image before it, where that is used.
+func (x *set) unknownLabel(b *record.Batch, i, c int, known map[string]bool) (string, bool) {
+	finds := slices.Contains(x.schema.Key, c) || len(x.schema.Key) == 0 // rows are looked for by it
+	unsent := b.IsUnchanged(c, i)
+	for _, use := range []struct {
+		image arrow.RecordBatch
+		used  bool
+	}{{b.Rows, !unsent && (finds || b.Op(i) != record.Delete)}, {b.Old, b.Op(i) == record.Update && (finds || unsent)}} {
+		if use.image == nil || !use.used || use.image.Column(c).IsNull(i) {
+			continue
+		}
+		if label := string(record.AppendText(nil, use.image.Column(c), i)); !known[label] {
+			return label, true
+		}
+	}
+	return "", false
 }
 
 // unknownKey returns a column of the key before a change that is not known while others are, or -1.

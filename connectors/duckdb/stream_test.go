@@ -569,3 +569,87 @@ func TestProgressKeepsItsBytes(t *testing.T) {
 		t.Errorf("%v, %v (-want +got):\n%s", found, err, diff)
 	}
 }
+
+// The engine asks for the mapping of changed columns while the sink writes.
+func TestMapWhileTheFileIsOpen(t *testing.T) {
+	path := newFile(t)
+	s := columns(1, column("id", arrow.PrimitiveTypes.Int64), column("v", arrow.BinaryTypes.String))
+	snk := follow(t, path)
+	mustWrite(t, snk, connectortest.Changes(s, ins("1", `"x"`)))
+	commit(t, snk)
+	mustWrite(t, snk, connectortest.Changes(s, ins("2", `"x"`)))
+	for range 2 {
+		other, err := (&duckdb.SinkConfig{Database: duckdb.Database{Path: path}}).Open(connectortest.Env(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, ok := connector.As[connector.Mapper](other)
+		if !ok {
+			t.Fatal("the sink is no Mapper")
+		}
+		if ms, err := m.Map(t.Context(), s); err != nil || len(ms) != 2 || ms[1].Native != "VARCHAR" {
+			t.Errorf("Map returned %+v, %v", ms, err)
+		}
+		if err := other.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	mustWrite(t, snk, connectortest.Changes(s, ins("3", `"x"`)))
+	end(t, snk)
+	holds(t, path, `SELECT count(*) FROM t`, "3")
+}
+
+// A label that came to the type after the schema was read is refused by name, in rows and in images; the transaction goes on.
+func TestUnknownLabels(t *testing.T) {
+	path := newFile(t)
+	schemas := func(labels ...string) (*record.Schema, *record.Schema) {
+		e := record.EnumType("e", labels)
+		none := columns(0, column("e", e))
+		none.Dataset = "none"
+		return columns(1, column("id", arrow.PrimitiveTypes.Int64), column("e", e)), none
+	}
+	s, none := schemas("a", "it's")
+	wideS, wideNone := schemas("a", "it's", "b", "c")
+	late := func(wide, s *record.Schema, changes ...connectortest.Change) *record.Batch {
+		b := connectortest.Changes(wide, changes...)
+		b.Schema = s
+		return b
+	}
+	snk := follow(t, path)
+	mustWrite(t, snk, connectortest.Changes(s, ins("1", `"a"`), ins("2", `"it's"`)))
+	rows := refused(t, snk.Write(t.Context(), late(wideS, s, ins("3", `"b"`), put("2", `"a"`), upd("1", `"b"`, "1", `"a"`),
+		upd("1", `"b"`, "4", unsent), del("1", `"c"`))))
+	if len(rows) != 2 || rows[0].Index != 0 || rows[1].Index != 3 || rows[0].Reject.Column != "e" {
+		t.Errorf("refused %+v", rows)
+	}
+	mustWrite(t, snk, connectortest.Changes(none, ins(`"a"`)))
+	rows = refused(t, snk.Write(t.Context(), late(wideNone, none, del(`"b"`), upd(`"c"`, `"a"`), upd(`"a"`, `"it's"`))))
+	if len(rows) != 2 {
+		t.Errorf("refused %+v", rows)
+	}
+	end(t, snk)
+	holds(t, path, `SELECT * FROM t`, "2|a")
+	holds(t, path, `SELECT * FROM none`, "it's")
+}
+
+// A transaction that is larger than what is gathered: changes of one key in several parts, keys that move from part to part.
+func TestLargeTransaction(t *testing.T) {
+	path := newFile(t)
+	s := columns(1, column("id", arrow.PrimitiveTypes.Int64), column("v", arrow.BinaryTypes.String))
+	snk := follow(t, path)
+	const parts, size = 8, 20_000
+	for part := range parts { // rows 0 … size-1 move on by size each time, and new ones come
+		var changes []connectortest.Change
+		for i := range size {
+			if part > 0 {
+				changes = append(changes, upd(strconv.Itoa((part-1)*size+i), "null", strconv.Itoa(part*size+i), `"moved"`))
+			}
+			changes = append(changes, connectortest.Change{Op: record.Upsert, Row: []string{strconv.Itoa(i % 100), fmt.Sprintf(`"part %d"`, part)}})
+		}
+		b := connectortest.Changes(s, changes...)
+		mustWrite(t, snk, txns(b, 1, b.NumRows()))
+	}
+	end(t, snk)
+	holds(t, path, `SELECT v, count(*), min(id), max(id) FROM t GROUP BY v ORDER BY v`,
+		fmt.Sprintf("moved|%d|%d|%d", size, (parts-1)*size, parts*size-1), fmt.Sprintf("part %d|100|0|99", parts-1))
+}

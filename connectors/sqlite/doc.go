@@ -21,5 +21,11 @@
 // lane's progress are committed in one transaction, synced to the disk. A replacement is collected in a table beside the old one
 // and takes its place in the last transaction; indexes and triggers are kept.
 //
+// Changes of a stream are applied one by one, in the order of the source. A value that was not sent stays, wherever its row moves. Two
+// rows may have one key for a moment inside a transaction of the source: the second one waits until the first has left. Rows of a
+// dataset without a key are found by all their columns, one for each change. A row that can't be applied (a value that nobody knows, a
+// row that is not there, a constraint) is refused by name, and all others are written. Columns follow the source inside the same
+// transaction; SQLite can't change a declared type or a key, so a table made here is made anew for that.
+//
 // Neighbours: package sqlgen quotes names and selects tables.
 package sqlite
