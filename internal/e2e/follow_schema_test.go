@@ -1,0 +1,166 @@
+package e2e_test
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/leatdata/leat/internal/pgtest"
+)
+
+// scenario follows one database into another one, step by step.
+type scenario struct {
+	t        *testing.T
+	from, to *pgx.Conn
+	f        *follower
+	r        *running
+}
+
+func newScenario(t *testing.T, ddl string, more ...string) *scenario {
+	t.Helper()
+	source, target := pgtest.Database(t), pgtest.Database(t)
+	s := &scenario{t: t, from: pgtest.Conn(t, source), to: pgtest.Conn(t, target)}
+	execute(t, s.from, ddl)
+	dropSlots(t, source)
+	s.f = &follower{
+		bin: buildLeat(t), state: filepath.Join(t.TempDir(), "state"), source: source + "&tables=public.*&refresh=500ms",
+		targets: append([]string{target}, more...),
+	}
+	s.r = s.f.start(t)
+	return s
+}
+
+// do changes the source.
+func (s *scenario) do(sql string) {
+	s.t.Helper()
+	execute(s.t, s.from, sql)
+}
+
+// same waits until the tables are equal, columns included.
+func (s *scenario) same(tables ...string) {
+	s.t.Helper()
+	for _, name := range tables {
+		sql := "select to_jsonb(x)::text from " + name + ` x order by 1`
+		var want, got []string
+		equal := func() bool {
+			want, got = column(s.from, sql), column(s.to, sql)
+			return slices.Equal(want, got)
+		}
+		for end := time.Now().Add(30 * time.Second); !equal(); time.Sleep(100 * time.Millisecond) {
+			select {
+			case err := <-s.r.done:
+				s.r.done = nil
+				s.t.Fatalf("leat sync ended by itself: %v\n%s", err, lastLines(s.r.out.String(), 20))
+			default:
+			}
+			if time.Now().After(end) {
+				s.t.Fatalf("%s stays\n%.2000s\nwhere the source has\n%.2000s\n%s", name, strings.Join(got, "\n"), strings.Join(want, "\n"),
+					lastLines(s.r.out.String(), 15))
+			}
+		}
+	}
+}
+
+// crash kills the process and starts another one.
+func (s *scenario) crash() {
+	s.t.Helper()
+	s.r.kill()
+	s.r = s.f.start(s.t)
+}
+
+func column(c *pgx.Conn, sql string) []string {
+	rows, err := c.Query(context.Background(), sql)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	out, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return []string{err.Error()}
+	}
+	return out
+}
+
+// Columns are added, renamed, retyped and dropped while the table is followed, with a crash in between.
+//
+// clause E15, case C037, case C038.
+func TestColumnsChange(t *testing.T) {
+	s := newScenario(t, `create table items (id int primary key, a int, gone text, v varchar(5)); insert into items values (1, 1, 'x', 'v')`)
+	s.same("items")
+	s.do(`alter table items add column c int default 7; insert into items values (2, 2, 'y', 'w', 8)`)
+	s.same("items")
+	s.crash()
+	s.do(`insert into items values (3, 3, 'z', 'w')`)
+	s.same("items")
+	s.do(`alter table items add column d text; update items set d = 'd' where id = 1`)
+	s.r.kill()
+	s.do(`insert into items values (4, 4, 'z', 'w', null, 'late')`)
+	s.r = s.f.start(t)
+	s.same("items")
+	s.do(`alter table items rename a to b; insert into items values (5, 5, 'z', 'w', 1, '')`)
+	s.same("items")
+	s.do(`alter table items alter b type bigint; insert into items values (6, 3000000000, 'z', 'w', 1, '')`)
+	s.same("items")
+	s.do(`alter table items alter v type varchar(50); insert into items values (7, 7, 'z', 'much longer than before', 1, '')`)
+	s.same("items")
+	s.do(`alter table items drop column gone; insert into items values (8, 8, 'v', 1, '')`)
+	s.same("items")
+	s.crash()
+	s.do(`update items set b = b + 1; delete from items where id = 2`)
+	s.same("items")
+}
+
+// A table that matches the pattern joins by itself, with all its rows, and stays over a crash.
+//
+// clause S28, case C064, case C110.
+func TestTableJoins(t *testing.T) {
+	s := newScenario(t, `create table items (id int primary key); insert into items values (1)`)
+	s.same("items")
+	s.do(`create table later (id int primary key, v text); insert into later select i, 'v' || i from generate_series(1, 5000) i`)
+	s.do(`update later set v = 'changed' where id % 10 = 0; delete from later where id % 10 = 1; insert into items values (2)`)
+	s.same("later", "items")
+	s.crash()
+	s.do(`update later set v = 'again' where id = 10; insert into later values (0, 'zero')`)
+	s.same("later", "items")
+}
+
+// A partitioned table is one dataset, whatever becomes of its partitions, and a row that moves to another one is still one row.
+//
+// case C035, case C066.
+func TestPartitions(t *testing.T) {
+	s := newScenario(t, `create table ev (id int, day date, v text, primary key (id, day)) partition by range (day);
+		create table ev_1 partition of ev for values from ('2026-01-01') to ('2026-02-01');
+		create table ev_2 partition of ev for values from ('2026-02-01') to ('2026-03-01');
+		insert into ev values (1, '2026-01-05', 'a'), (2, '2026-02-05', 'b')`)
+	s.same("ev")
+	s.do(`insert into ev values (3, '2026-01-06', 'c'); update ev set day = '2026-02-07' where id = 3`)
+	s.same("ev")
+	s.do(`create table ev_3 partition of ev for values from ('2026-03-01') to ('2026-04-01'); insert into ev values (4, '2026-03-05', 'd')`)
+	s.same("ev")
+	s.do(`update ev set v = 'moved', day = '2026-03-06' where id = 1`)
+	s.same("ev")
+	if n := number(t, s.to, `select count(*) from pg_class where relname like 'ev\_%' and relkind = 'r'`); n != 0 {
+		t.Errorf("%d partitions came as tables of their own", n)
+	}
+}
+
+// Generated columns: the same columns by snapshot and by stream.
+//
+// case C031.
+func TestGeneratedColumns(t *testing.T) {
+	s := newScenario(t, `create table lines (id int primary key, q int, p int, total int generated always as (q * p) stored);
+		insert into lines values (1, 2, 3), (2, 4, 5), (3, 6, 7)`)
+	same := func(want string) {
+		t.Helper()
+		s.r.until(30*time.Second, want, func() bool {
+			return strings.Join(column(s.to, "select to_jsonb(x)::text from lines x order by id"), " ") == want
+		})
+	}
+	same(`{"p": 3, "q": 2, "id": 1} {"p": 5, "q": 4, "id": 2} {"p": 7, "q": 6, "id": 3}`)
+	s.do(`update lines set q = 10 where id = 1; insert into lines values (4, 1, 1); delete from lines where id = 3`)
+	same(`{"p": 3, "q": 10, "id": 1} {"p": 5, "q": 4, "id": 2} {"p": 1, "q": 1, "id": 4}`)
+}
