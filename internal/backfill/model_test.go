@@ -58,7 +58,8 @@ type pending struct {
 }
 
 func newSimulation(t *testing.T, seed uint64, lanes int) *simulation {
-	r := rand.New(rand.NewPCG(seed, 7)) //nolint:gosec // a simulation
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 7))
 	s := &simulation{Database: sim.NewDatabase(r), t: t, schema: sim.Table("t")}
 	for i := range lanes {
 		l := &simLane{name: fmt.Sprint("lane", i), stores: i%2 == 0}
@@ -278,7 +279,7 @@ func (s *simulation) plan(w *Work) json.RawMessage {
 	if to >= 40 {
 		return nil
 	}
-	return json.RawMessage(fmt.Sprint(to))
+	return json.RawMessage(strconv.FormatInt(to, 10))
 }
 
 // save commits a lane up to its newest boundary.

@@ -80,10 +80,10 @@ type router struct {
 func (r *router) locate(ctx context.Context, b *record.Batch) error {
 	n, bounds := b.NumRows(), r.job.ends()
 	r.moved = make([]bool, n)
-	any := false
+	moves := false
 	for i := range n {
 		r.moved[i] = b.KeyMoved(i)
-		any = any || r.moved[i]
+		moves = moves || r.moved[i]
 	}
 	if len(bounds) == 0 {
 		r.at, r.was = make([]int, n), make([]int, n)
@@ -100,7 +100,7 @@ func (r *router) locate(ctx context.Context, b *record.Batch) error {
 		return at, nil
 	}
 	var err error
-	if r.at, err = find(b.Rows); err != nil || !any {
+	if r.at, err = find(b.Rows); err != nil || !moves {
 		return err
 	}
 	r.was, err = find(b.Old)

@@ -71,7 +71,7 @@ func (*Merge) work(j *job, s *segment, c record.Chunk) *Work {
 }
 
 // Planned takes note of the chunk that follows; to nil: it is the last one.
-func (m *Merge) Planned(w *Work, to json.RawMessage) {
+func (*Merge) Planned(w *Work, to json.RawMessage) {
 	if w.Stale() {
 		return
 	}
@@ -81,7 +81,7 @@ func (m *Merge) Planned(w *Work, to json.RawMessage) {
 
 // Abandon gives work back that could not be done: it comes again. Nothing of what was read may be delivered. Changes go on being held
 // for a chunk, and are judged by the snapshot of the try that succeeds.
-func (m *Merge) Abandon(w *Work) {
+func (*Merge) Abandon(w *Work) {
 	switch {
 	case w.Stale():
 	case w.Plan:

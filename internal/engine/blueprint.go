@@ -144,7 +144,8 @@ func unusedPolicies(spec SinkSpec, layouts map[string]*layout) []Problem {
 	for _, k := range slices.Sorted(maps.Keys(spec.Schema)) {
 		if _, ok := layouts[k]; !ok && k != "*" {
 			err := connector.UnknownName("dataset", k, slices.Sorted(maps.Keys(layouts)))
-			ps = append(ps, Problem{Code: "plan.policy", Sink: spec.Name, Message: "a policy for its columns is declared for an " + err.Error()})
+			message := "a policy for its columns is declared for an " + err.Error()
+			ps = append(ps, Problem{Code: "plan.policy", Sink: spec.Name, Message: message})
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(spec.Policies)) {

@@ -39,7 +39,8 @@ type value struct {
 func (r *runner) newValue(ctx context.Context, who string, fail func(error)) *value {
 	vctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	return &value{
-		who: who, pipeline: r.plan.Name, log: r.log.With(slog.String("connector", who)), fail: fail, count: r.ctl.roundtrip, ctx: vctx, cancel: cancel,
+		who: who, pipeline: r.plan.Name, log: r.log.With(slog.String("connector", who)), fail: fail,
+		count: r.ctl.roundtrip, ctx: vctx, cancel: cancel,
 		idle: make(chan struct{}),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -81,7 +82,7 @@ func (d *Database) Commit() {
 	touched := map[int64]bool{}
 	usable := func(key int64) bool { return d.free(key) || touched[key] }
 	for range 1 + d.Rand.IntN(4) {
-		c := Change{Op: record.Op(0)}
+		var c Change
 		keys := slices.DeleteFunc(slices.Sorted(maps.Keys(state)), func(k int64) bool { return !usable(k) })
 		pick := func() int64 { return keys[d.Rand.IntN(len(keys))] }
 		fresh := func() (int64, bool) {
@@ -109,7 +110,8 @@ func (d *Database) Commit() {
 			if !ok {
 				continue
 			}
-			c = Change{Op: record.Update, Key: to, Was: k, Before: state[k], After: Image{d.next, state[k].Big}, Unsent: !d.Whole && d.Rand.IntN(2) == 0}
+			c = Change{Op: record.Update, Key: to, Was: k, Before: state[k], After: Image{d.next, state[k].Big}}
+			c.Unsent = !d.Whole && d.Rand.IntN(2) == 0
 			delete(state, k)
 		default:
 			k := pick()
@@ -200,10 +202,12 @@ func (c Change) apply(state map[int64]Image) {
 	}
 }
 
+// Place is the position behind n transactions of the log.
 func Place(n int) record.Position {
-	return record.Position{Shape: 1, Data: json.RawMessage(fmt.Sprint(n))}
+	return record.Position{Shape: 1, Data: json.RawMessage(strconv.Itoa(n))}
 }
 
+// PlaceOf reads what Place returned; 0 of no position.
 func PlaceOf(p record.Position) int {
 	var n int
 	if !p.Zero() {
@@ -252,9 +256,8 @@ func (d *Database) Outlived(at, stream record.Position) bool {
 func (*Database) Locate(_ context.Context, _ *record.Schema, rows arrow.RecordBatch, bounds []json.RawMessage) ([]int, error) {
 	at := make([]int, rows.NumRows())
 	for i := range at {
-		key := rows.Column(0).(*array.Int64)
 		for _, b := range bounds {
-			if key.IsValid(i) && key.Value(i) > KeyBound(b) {
+			if rows.Column(0).IsValid(i) && cell(rows, 0, i) > KeyBound(b) {
 				at[i]++
 			}
 		}
@@ -273,7 +276,7 @@ func KeyBound(b json.RawMessage) int64 {
 
 // KeyOf implements connector.Merger.
 func (*Database) KeyOf(_ *record.Schema, rows arrow.RecordBatch, i int) json.RawMessage {
-	return json.RawMessage(fmt.Sprint(rows.Column(0).(*array.Int64).Value(i)))
+	return json.RawMessage(strconv.FormatInt(cell(rows, 0, i), 10))
 }
 
 // Table is the schema of the simulated table.
@@ -281,7 +284,13 @@ func Table(dataset string) *record.Schema {
 	field := func(name string) arrow.Field {
 		return arrow.Field{Name: name, Type: arrow.PrimitiveTypes.Int64, Nullable: true}
 	}
-	return &record.Schema{Dataset: dataset, Key: []int{0}, Columns: arrow.NewSchema([]arrow.Field{field("id"), field("v"), field("big")}, nil)}
+	columns := arrow.NewSchema([]arrow.Field{field("id"), field("v"), field("big")}, nil)
+	return &record.Schema{Dataset: dataset, Key: []int{0}, Columns: columns}
+}
+
+// cell is a value of a row.
+func cell(rows arrow.RecordBatch, column, i int) int64 {
+	return rows.Column(column).(*array.Int64).Value(i) //nolint:forcetypeassert // by construction
 }
 
 // cells are the values of one image: id, v, big; nil: null.
@@ -334,7 +343,7 @@ func columns(s *record.Schema, rows []cells) arrow.RecordBatch {
 	build := array.NewRecordBuilder(memory.DefaultAllocator, s.Columns)
 	for _, r := range rows {
 		for i, v := range r {
-			f := build.Field(i).(*array.Int64Builder)
+			f := build.Field(i).(*array.Int64Builder) //nolint:forcetypeassert // by construction
 			if v == nil {
 				f.AppendNull()
 				continue
@@ -378,7 +387,7 @@ func (t *Target) Apply(b *record.Batch) error {
 	if b.NumRows() == 0 {
 		return nil
 	}
-	col := func(c, i int) int64 { return b.Rows.Column(c).(*array.Int64).Value(i) }
+	col := func(c, i int) int64 { return cell(b.Rows, c, i) }
 	if b.Chunk != nil {
 		for i := range b.NumRows() {
 			if _, there := t.Rows[col(0, i)]; there && !t.Refill {
@@ -401,13 +410,14 @@ func (t *Target) Apply(b *record.Batch) error {
 }
 
 func (t *Target) change(b *record.Batch, i int, at record.Position) error {
-	key := b.Rows.Column(0).(*array.Int64).Value(i)
+	key := cell(b.Rows, 0, i)
 	was := key
 	if b.KeyMoved(i) {
-		was = b.Old.Column(0).(*array.Int64).Value(i)
+		was = cell(b.Old, 0, i)
 	}
 	// The change that the log has for it: a moved key may come as a delete and an insert.
-	c, ok := t.DB.find(PlaceOf(at), b.Op(i), key, was, b.Rows.Column(1).(*array.Int64).Value(i), t.Rows)
+	said := Change{Op: b.Op(i), Key: key, Was: was, After: Image{V: cell(b.Rows, 1, i)}}
+	c, ok := t.DB.find(PlaceOf(at), said, t.Rows)
 	if !ok {
 		return fmt.Errorf("%s of key %d (%d before) is not what the log says, or the lane has %v", b.Op(i), key, was, t.Rows[was])
 	}
@@ -438,7 +448,8 @@ func (t *Target) change(b *record.Batch, i int, at record.Position) error {
 }
 
 // find looks a delivered change up in the log. Of several changes of the transaction it is the one that fits what the lane has.
-func (d *Database) find(place int, op record.Op, key, was, v int64, rows map[int64]Image) (Change, bool) {
+func (d *Database) find(place int, said Change, rows map[int64]Image) (Change, bool) {
+	op, key, was, v := said.Op, said.Key, said.Was, said.After.V
 	var found Change
 	ok := false
 	for _, c := range d.Log[place-1].Changes {

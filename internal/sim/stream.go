@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -182,7 +183,7 @@ func (f *following) PlanChunks(ctx context.Context, _ string, after []byte, _ in
 					low = KeyBound(from)
 				}
 				if to := low + 1 + f.cfg.DB.Rand.Int64N(12); to < maxKey {
-					c.To = json.RawMessage(fmt.Sprint(to))
+					c.To = json.RawMessage(strconv.FormatInt(to, 10))
 				}
 				return nil
 			})

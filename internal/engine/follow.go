@@ -1,0 +1,215 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/internal/backfill"
+	"github.com/leatdata/leat/lane"
+	"github.com/leatdata/leat/record"
+	"github.com/leatdata/leat/state"
+)
+
+type newSchema struct {
+	dataset, columns string
+	at               record.Position // zero: not known yet
+}
+
+func (b *backfiller) schemaOf(dataset string) *record.Schema {
+	for _, d := range b.g.blue.datasets {
+		if d.Name == dataset && d.Schema != nil {
+			return d.Schema
+		}
+	}
+	return &record.Schema{Dataset: dataset}
+}
+
+func (b *backfiller) fail(sink, dataset string, err error) {
+	b.g.r.log.Error("a dataset failed; the others go on",
+		slog.String("sink", sink), slog.String("dataset", dataset), slog.Any("error", err))
+	b.g.r.ctl.sink(sink, func(s *SinkStatus) { s.Failed[dataset] = err.Error() })
+}
+
+func (b *backfiller) meet(ctx context.Context, s *record.Schema) error {
+	if !b.known[s.Dataset] {
+		b.known[s.Dataset] = true
+		b.g.blue.datasets = append(b.g.blue.datasets, connector.Dataset{Name: s.Dataset, Schema: s, Rows: -1, Bytes: -1})
+		b.g.r.log.Info("a dataset joined", slog.String("dataset", s.Dataset))
+		for i := range b.g.lanes {
+			if err := b.lack(ctx, i, s, backfill.First); err != nil {
+				return err
+			}
+		}
+		b.phase(s.Dataset)
+		return nil
+	}
+	i := slices.IndexFunc(b.g.blue.datasets, func(d connector.Dataset) bool { return d.Name == s.Dataset })
+	if i < 0 || b.g.blue.datasets[i].Schema == s {
+		return nil
+	}
+	was := b.g.blue.datasets[i].Schema
+	b.g.blue.datasets[i].Schema = s
+	d := record.Diff(was, s)
+	if d.Empty() {
+		return nil
+	}
+	b.g.r.log.Info("the columns of a dataset changed", slog.String("dataset", s.Dataset), slog.Any("change", d))
+	if rewritten(was, s, d) && !b.merge.Open(s.Dataset) {
+		// The values may be others, and the stream says nothing of that.
+		if err := b.merge.Request(ctx, s, onceMore(s), b.lanes...); err != nil {
+			return fmt.Errorf("source: %w", err)
+		}
+		b.phase(s.Dataset)
+	}
+	if out, err := transformed(b.g.r.plan.Source.Transforms, s); err == nil && out != nil {
+		b.mu.Lock()
+		b.schemas = append(b.schemas, newSchema{dataset: out.Dataset, columns: columnsText(out)})
+		b.mu.Unlock()
+	}
+	return nil
+}
+
+func rewritten(was, s *record.Schema, d record.Difference) bool {
+	return slices.ContainsFunc(d.Retyped, func(name string) bool {
+		before := was.Column(name)
+		for _, r := range d.Renamed {
+			if r.To == name {
+				before = was.Column(r.From)
+			}
+		}
+		return before < 0 || was.Columns.Field(before).Type.ID() != s.Columns.Field(s.Column(name)).Type.ID()
+	})
+}
+
+func (b *backfiller) sawPosition(at record.Position) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if at.Zero() {
+		return
+	}
+	for i := range b.schemas {
+		if b.schemas[i].at.Zero() {
+			b.schemas[i].at = at
+		}
+	}
+}
+
+func (b *backfiller) phase(dataset string) {
+	p := Live
+	open, _, _ := backfill.Read(b.merge.Ledger())
+	failed := 0
+	for _, o := range open {
+		switch {
+		case o.Dataset != dataset:
+		case o.Failed:
+			failed += len(o.Lanes)
+		case o.Begun:
+			p = Snapshotting
+		case p == Live:
+			p = Waiting
+		}
+	}
+	if failed == len(b.lanes) {
+		p = Broken
+	}
+	b.g.r.ctl.dataset(dataset, func(d *DatasetStatus) { d.Phase = p })
+}
+
+func (b *backfiller) save(rec *state.Record, at lane.Mark) error {
+	n, err := decodeNotes(rec.Progress.Ledger)
+	if err != nil {
+		return err
+	}
+	n.Backfill = json.RawMessage(at.Ledger)
+	for _, d := range b.g.lanes {
+		if names := b.failures(d.spec.Name); len(names) > 0 {
+			n.Backfill = b.without(string(n.Backfill), d.spec.Name, names)
+		}
+	}
+	rec.Progress.Ledger = n.encode()
+	order, _ := positionsOf(b.g.src)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.schemas = slices.DeleteFunc(b.schemas, func(s newSchema) bool {
+		if s.at.Zero() || order == nil {
+			return false
+		}
+		if cmp, ok := order(at.Position, s.at); !ok || cmp < 0 {
+			return false
+		}
+		id := maps.Clone(rec.Identity)
+		id[columnsOf(s.dataset)] = s.columns
+		rec.Identity = id
+		return true
+	})
+	return nil
+}
+
+func (b *backfiller) failures(sink string) map[string]bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	set := map[string]bool{}
+	for d := range b.failed[sink] {
+		set[d] = true
+	}
+	return set
+}
+
+func (b *backfiller) lost(sink, dataset string, err error) {
+	b.mu.Lock()
+	if b.failed[sink] == nil {
+		b.failed[sink] = map[string]string{}
+	}
+	b.failed[sink][dataset] = err.Error()
+	b.mu.Unlock()
+	b.fail(sink, dataset, err)
+}
+
+func (b *backfiller) without(ledger, sink string, datasets map[string]bool) json.RawMessage {
+	names := make([]string, 0, len(datasets))
+	for d := range datasets {
+		if s, ok := b.g.blue.bySource[d]; ok {
+			d = s
+		}
+		names = append(names, d)
+	}
+	slices.Sort(names)
+	return backfill.Without(json.RawMessage(ledger), sink, names)
+}
+
+func (g *generation) watchLag(done <-chan struct{}) {
+	l, ok := connector.As[connector.LagReporter](g.src)
+	if !ok {
+		return
+	}
+	t := time.NewTicker(lagEvery)
+	defer t.Stop()
+	warned := false
+	for {
+		ctx, cancel := context.WithTimeout(g.hard, lagEvery)
+		lag, err := l.Lag(ctx)
+		cancel()
+		switch {
+		case err == nil:
+			g.r.ctl.set(func() { g.r.ctl.status.Lag = lag })
+		case !warned:
+			warned = true
+			g.r.log.Warn("asking for the lag", slog.Any("error", err))
+		}
+		select {
+		case <-t.C:
+		case <-done:
+			return
+		case <-g.soft.Done():
+			return
+		}
+	}
+}
+
+const lagEvery = 3 * time.Second
