@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,15 +22,21 @@ type Sink struct {
 	lane  lane
 	start connector.SinkStart
 
-	started  bool
-	closed   bool
-	broken   error // why nothing more is written
-	open     bool  // a transaction is open
-	txn      uint64
-	saved    bool // the open transaction has a savepoint
-	datasets map[string]*dataset
-	places   map[relation]string // the dataset that owns a table
-	buf      []byte              // encoded rows, used again
+	started     bool
+	closed      bool
+	broken      error  // why nothing more is written
+	synchronous string // what commits wait for
+	open        bool   // a transaction is open
+	kept        bool   // the open transaction holds something that stays
+	saved       bool   // the open transaction has a savepoint
+	txn         uint64
+	ledger      *json.RawMessage // the ledger that is committed; nil: unknown
+	columns     map[string][]knownColumn
+	datasets    map[string]*dataset
+	places      map[relation]string // the dataset that owns a table
+	buf         []byte              // encoded rows, used again
+	arrays      arrays              // the same
+	fields      [][]byte            // the same
 }
 
 // dataset is where one dataset's rows go.
@@ -37,11 +44,13 @@ type dataset struct {
 	name        string
 	place       relation // the table that users see
 	target      relation // the same, or its shadow in mode Replace
+	table       *table   // as the catalogue had it at the last look
 	plan        *plan
 	stage       *stage
-	checked     uint64 // the transaction in which the catalogue was last read
+	checked     uint64 // the transaction in which the table was proven to be what the plan says
 	stageTxn    uint64 // the transaction in which the stage was last made sure of
 	stageFilled bool
+	displaced   map[string]int // keys whose row another one took, of a transaction of the source that has not ended
 }
 
 var (
@@ -140,30 +149,6 @@ func (s *Sink) connect(ctx context.Context) error {
 	return nil
 }
 
-// beginSQL opens a transaction. The settings decide how values are cast to and from text, and that a commit survives loss of
-// power; they end with the transaction, so that a pooler's next user does not see them.
-const beginSQL = `BEGIN;
-SET LOCAL client_min_messages = warning; SET LOCAL bytea_output = hex; SET LOCAL DateStyle = 'ISO, YMD'; SET LOCAL TimeZone = 'UTC';
-SET LOCAL IntervalStyle = postgres; SET LOCAL extra_float_digits = 3; SET LOCAL statement_timeout = 0;
-SET CONSTRAINTS ALL DEFERRED;
-SELECT set_config('synchronous_commit', CASE v WHEN 'off' THEN 'on' ELSE v END, true) FROM current_setting('synchronous_commit') v`
-
-// begin opens a transaction where none is open.
-func (s *Sink) begin(ctx context.Context) error {
-	if s.open {
-		return nil
-	}
-	if err := s.db.exec(ctx, "begin", beginSQL); err != nil {
-		return s.cfg.wrap("opening a transaction", err)
-	}
-	s.open, s.saved = true, false
-	s.txn++
-	for _, d := range s.datasets {
-		d.stageFilled = false // ON COMMIT DELETE ROWS
-	}
-	return nil
-}
-
 // Write implements connector.Sink.
 func (s *Sink) Write(ctx context.Context, b *record.Batch) error {
 	if err := s.usable("writing"); err != nil {
@@ -175,7 +160,7 @@ func (s *Sink) Write(ctx context.Context, b *record.Batch) error {
 	}
 	if err != nil {
 		if _, known := errors.AsType[*connector.Error](err); !known {
-			err = s.cfg.wrap("writing "+b.Schema.Dataset, err)
+			err = s.explain("writing "+b.Schema.Dataset, err)
 		}
 		return s.poison(ctx, err)
 	}
@@ -183,15 +168,15 @@ func (s *Sink) Write(ctx context.Context, b *record.Batch) error {
 }
 
 func (s *Sink) write(ctx context.Context, b *record.Batch) (rejects, error) {
-	if err := s.begin(ctx); err != nil {
-		return nil, err
-	}
 	d, err := s.dataset(ctx, b.Schema)
 	if err != nil {
 		return nil, err
 	}
+	if !b.Position.Zero() {
+		defer clear(d.displaced)
+	}
 	if b.Truncate {
-		if err := s.db.exec(ctx, "truncate", "TRUNCATE "+d.target.String()); err != nil {
+		if err := s.truncate(ctx, d); err != nil {
 			return nil, err
 		}
 	}
@@ -199,6 +184,40 @@ func (s *Sink) write(ctx context.Context, b *record.Batch) (rejects, error) {
 		return nil, nil
 	}
 	return s.writeRows(ctx, d, b)
+}
+
+// truncate empties the table. Where foreign keys of other tables are in the way, its rows are deleted, which may work.
+func (s *Sink) truncate(ctx context.Context, d *dataset) error {
+	if s.start.Mode == connector.Append {
+		return appendOnly(d)
+	}
+	clear(d.displaced)
+	for _, sql := range []string{"TRUNCATE ", "DELETE FROM "} {
+		x := new(script)
+		x.add(s.lead(d)...)
+		x.add(sql + d.target.String())
+		_, err := s.db.run(ctx, "truncate", x)
+		if err == nil {
+			s.kept = true
+			return nil
+		}
+		const notSupported = "0A000"
+		if e, ok := serverError(err); !ok || e.Code != notSupported {
+			return err
+		}
+		if err := s.undo(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// appendOnly refuses what only changes rows that are there.
+func appendOnly(d *dataset) error {
+	return &connector.Error{
+		Class: connector.ClassConfig, Code: "postgres.append", Dataset: d.name,
+		Doing: "appending to " + d.target.String(), Err: errors.New("the batch has updates or deletes"), Hint: "use --mode upsert",
+	}
 }
 
 // own returns the dataset's place, and refuses two datasets in one table.
@@ -215,45 +234,67 @@ func (s *Sink) own(name string) (relation, error) {
 	return at, nil
 }
 
-// dataset returns where rows of the schema go. The first time, the table is made. Once per transaction the catalogue is read again
-// under a lock, so that rows are never encoded for columns that meanwhile have another type.
+// dataset returns where rows of the schema go. The first time, the table is made. That the table still is what the plan says is
+// proven in each transaction, together with the first rows, so that none are encoded for columns that meanwhile have another type.
 func (s *Sink) dataset(ctx context.Context, schema *record.Schema) (*dataset, error) {
+	d, err := s.place(ctx, schema)
+	if err != nil {
+		return nil, err
+	}
+	return d, d.replan(schema)
+}
+
+// place makes the dataset's table exist and describes it.
+func (s *Sink) place(ctx context.Context, schema *record.Schema) (*dataset, error) {
 	d := s.datasets[schema.Dataset]
 	if d == nil {
 		at, err := s.own(schema.Dataset)
 		if err != nil {
 			return nil, err
 		}
-		d = &dataset{name: schema.Dataset, place: at, target: at}
+		d = &dataset{name: schema.Dataset, place: at, target: at, displaced: map[string]int{}}
 		if err := s.ensure(ctx, d, schema); err != nil {
 			return nil, err
 		}
 		s.datasets[schema.Dataset] = d
 	}
-	if d.plan != nil && d.plan.schema == schema && d.checked == s.txn {
+	if d.table != nil {
 		return d, nil
 	}
-	t, err := s.db.lockAndDescribe(ctx, d.target)
-	if err != nil {
-		return nil, err
-	}
-	return d, d.replan(schema, t, s.txn)
+	return d, s.look(ctx, d)
 }
 
-// replan makes the plan again where schema or table changed.
-func (d *dataset) replan(schema *record.Schema, t *table, txn uint64) error {
-	shape, err := t.shape()
+// look reads the catalogue again.
+func (s *Sink) look(ctx context.Context, d *dataset) error {
+	t, err := s.db.describe(ctx, d.target)
 	if err != nil {
 		return err
 	}
-	if d.plan == nil || d.plan.schema != schema || d.plan.shape != shape {
-		p, err := newPlan(schema, t)
-		if err != nil {
-			return err
-		}
-		d.plan, d.stage, d.stageTxn, d.stageFilled = p, newStage(p, d.target), 0, true
+	if t == nil {
+		return fmt.Errorf("%s is no longer there", d.target)
 	}
-	d.checked = txn
+	d.table = t
+	return nil
+}
+
+// replan makes the plan again where schema or table changed.
+func (d *dataset) replan(schema *record.Schema) error {
+	if d.plan != nil && d.plan.schema == schema && d.plan.table == d.table {
+		return nil
+	}
+	shape, err := d.table.shape()
+	if err != nil {
+		return err
+	}
+	if d.plan != nil && d.plan.schema == schema && d.plan.shape == shape {
+		d.plan.table = d.table
+		return nil
+	}
+	p, err := newPlan(schema, d.table)
+	if err != nil {
+		return err
+	}
+	d.plan, d.stage, d.stageTxn, d.stageFilled = p, newStage(p, d.target), 0, true
 	return nil
 }
 
@@ -273,6 +314,7 @@ func (s *Sink) ensure(ctx context.Context, d *dataset, schema *record.Schema) er
 		return s.ensureShadow(ctx, d, schema, t)
 	}
 	if t != nil {
+		d.table = t
 		return nil
 	}
 	return s.create(ctx, schema, d.place)
@@ -291,6 +333,10 @@ func (s *Sink) create(ctx context.Context, schema *record.Schema, at relation) e
 			Err: errors.New("the table does not exist, and create is never"), Hint: sql,
 		}
 	}
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	s.kept = true
 	// Makers of the same table wait for each other; CREATE SCHEMA is left out where it exists, since it asks for a privilege.
 	lock := fmt.Sprintf("SELECT pg_advisory_xact_lock(%d, hashtext(%s))", setupLock, literal(at.String()))
 	if err := s.db.exec(ctx, "create", lock); err != nil {
@@ -307,8 +353,10 @@ func (s *Sink) create(ctx context.Context, schema *record.Schema, at relation) e
 	if t, err := s.db.describe(ctx, at); err != nil || t != nil {
 		return err
 	}
-	err = s.db.exec(ctx, "create", sql)
-	return err
+	// What a table of this name had before means nothing for the one that is made.
+	delete(s.columns, schema.Dataset)
+	forget := fmt.Sprintf("DELETE FROM %s WHERE %s AND dataset = %s", columnsTable, s.lane.where(), literal(schema.Dataset))
+	return s.db.exec(ctx, "create", sql+";\n"+forget)
 }
 
 // Commit implements connector.PositionStore: fence check, progress and COMMIT are one message.
@@ -316,11 +364,15 @@ func (s *Sink) Commit(ctx context.Context, p record.Progress) error {
 	if err := s.usable("committing"); err != nil {
 		return err
 	}
-	sql, err := s.lane.saveSQL(p)
+	sql, err := s.lane.saveSQL(p, s.ledger)
 	if err != nil {
 		return s.poison(ctx, err)
 	}
-	return s.commit(ctx, sql)
+	if err := s.commit(ctx, sql); err != nil {
+		return err
+	}
+	s.ledger = &p.Ledger
+	return nil
 }
 
 // Flush implements connector.Sink: it commits rows without progress.
@@ -329,28 +381,6 @@ func (s *Sink) Flush(ctx context.Context) error {
 		return err
 	}
 	return s.commit(ctx, s.lane.holdSQL())
-}
-
-// commit ends the transaction behind the given statement.
-func (s *Sink) commit(ctx context.Context, last string) error {
-	if err := s.begin(ctx); err != nil {
-		return s.poison(ctx, err)
-	}
-	err := s.db.exec(ctx, "commit", last+"; COMMIT")
-	if err == nil {
-		s.open = false
-		return nil
-	}
-	if fencedError(err) {
-		return s.poison(ctx, fenced("committing"))
-	}
-	if _, aborted := serverError(err); aborted {
-		return s.poison(ctx, s.cfg.wrap("committing", err))
-	}
-	return s.poison(ctx, &connector.Error{
-		Class: connector.ClassOutcome, Code: "postgres.outcome", Doing: "committing", Err: err,
-		Hint: "whether the transaction was committed is read back on the next start",
-	})
 }
 
 // Close implements connector.Sink.

@@ -170,3 +170,53 @@ func BenchmarkSinkUpsert(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkSinkMicro commits a few changed rows of a table of a million, as a stream does that waits for nothing: with progress, and
+// with the ledger of a snapshot that runs.
+func BenchmarkSinkMicro(b *testing.B) {
+	const keys = 1_000_000
+	url := pgtest.Database(b)
+	conn := pgtest.Conn(b, url)
+	snk := startSink(b, sinkConfig(b, url), connector.Upsert, 1)
+	for _, batch := range benchBatches(keys/benchRows+1, 1, keys) {
+		must(b, snk.Write(b.Context(), batch))
+	}
+	must(b, snk.Commit(b.Context(), position(1)))
+	sqlExec(b, conn, "VACUUM ANALYZE public.t")
+	all := benchBatches(1, 7_368_787, keys)[0]
+	for _, rows := range []int64{1, 10, 100, 300, 1000, 2000, 4000} {
+		batches := make([]*record.Batch, 0, 64)
+		for from := int64(0); from+rows <= benchRows && len(batches) < cap(batches); from += rows {
+			batch := &record.Batch{Schema: all.Schema, Rows: all.Rows.NewSlice(from, from+rows), Ops: make([]record.Op, rows)}
+			for i := range batch.Ops {
+				batch.Ops[i] = record.Update
+			}
+			batches = append(batches, batch)
+		}
+		for _, ledger := range []string{"", "ledger/"} {
+			b.Run(ledger+strconv.FormatInt(rows, 10), func(b *testing.B) {
+				trips := 0
+				snk.db.env.Roundtrip = func(string) { trips++ }
+				for n := 0; b.Loop(); n++ {
+					p := position(n)
+					if ledger != "" {
+						p.Ledger = benchLedger()
+					}
+					must(b, snk.Write(b.Context(), batches[n%len(batches)]))
+					must(b, snk.Commit(b.Context(), p))
+				}
+				b.ReportMetric(float64(trips)/float64(b.N), "trips/op")
+				b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+			})
+		}
+	}
+}
+
+// benchLedger is the ledger of an open snapshot: 20 kB.
+func benchLedger() []byte {
+	out := []byte(`[`)
+	for i := range 150 {
+		out = fmt.Appendf(out, `{"dataset":"public.orders","from":[%d],"to":[%d],"snapshot":{"xmin":"%d","xmax":"%d","lsn":"0/%X"}},`, i*7919, (i+1)*7919, i*13, i*17, i*104729)
+	}
+	return append(out[:len(out)-1], ']')
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // table is what the catalogue says about a table that rows go to.
@@ -14,6 +15,10 @@ type table struct {
 	Comment string        `json:"comment"`
 	Columns []tableColumn `json:"columns"`
 	Keys    []tableKey    `json:"keys"`
+
+	// The catalogue's rows about its columns, dropped ones too: how many, and which transactions wrote them.
+	Attributes int      `json:"attributes"`
+	Writers    []string `json:"writers"`
 
 	at relation
 }
@@ -89,6 +94,14 @@ func typeJSON(alias, oid, mod, elem string) string {
 	FROM pg_type %[1]s JOIN pg_namespace %[1]sn ON %[1]sn.oid = %[1]s.typnamespace WHERE %[1]s.oid = %[2]s)`, alias, oid, mod, elem)
 }
 
+// typeSQL describes the type that SQL calls typ, through domains, as a baseType.
+func typeSQL(typ string) string {
+	elem := fmt.Sprintf("CASE WHEN y.typcategory = 'A' AND y.typelem <> 0 THEN %s END", typeJSON("el", "y.typelem", "-1", "NULL"))
+	return fmt.Sprintf(`WITH RECURSIVE d(oid, depth) AS (SELECT to_regtype(%s)::oid, 0
+	UNION ALL SELECT t.typbasetype, d.depth + 1 FROM d JOIN pg_type t ON t.oid = d.oid WHERE t.typtype = 'd')
+SELECT %s FROM (SELECT oid FROM d ORDER BY depth DESC LIMIT 1) b`, literal(typ), typeJSON("y", "b.oid", "-1", elem))
+}
+
 // tableSQL describes a table as JSON: a table value, or no row where there is none.
 func tableSQL(r relation) string {
 	elem := fmt.Sprintf("CASE WHEN y.typcategory = 'A' AND y.typelem <> 0 THEN %s END",
@@ -97,6 +110,8 @@ func tableSQL(r relation) string {
 'kind', c.relkind,
 'owner', pg_has_role(c.relowner, 'USAGE'),
 'comment', coalesce(obj_description(c.oid, 'pg_class'), ''),
+'attributes', (SELECT count(*) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0),
+'writers', (SELECT json_agg(DISTINCT a.xmin::text) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0),
 'columns', (SELECT json_agg(json_build_object('name', a.attname, 'type', format_type(a.atttypid, a.atttypmod),
 	'notnull', a.attnotnull OR b.nn, 'default', a.atthasdef OR b.def, 'identity', a.attidentity, 'generated', a.attgenerated,
 	'bytewise', coalesce((SELECT l.collisdeterministic FROM pg_collation l WHERE l.oid = a.attcollation), true),
@@ -130,17 +145,22 @@ func (s *session) describe(ctx context.Context, r relation) (*table, error) {
 	return t, nil
 }
 
-// lockAndDescribe keeps the table from being altered until the transaction ends, and reads the catalogue.
-func (s *session) lockAndDescribe(ctx context.Context, r relation) (*table, error) {
-	t := &table{at: r}
-	ok, err := s.query(ctx, "lock", fmt.Sprintf("LOCK TABLE %s IN ROW EXCLUSIVE MODE; %s", r, tableSQL(r)), t)
-	if err != nil {
-		return nil, err
-	}
-	if !ok {
-		return nil, fmt.Errorf("%s is no longer there", r)
-	}
-	return t, nil
+// changedMark is in the error that sameSQL fails with.
+const changedMark = "_leat_changed"
+
+// sameSQL fails where the table's columns are no longer what they were when it was described: any change of a column writes its row of
+// the catalogue anew. [tableChanged] knows the error.
+func (t *table) sameSQL() string {
+	return fmt.Sprintf(`SELECT CASE WHEN count(*) = %[1]d AND count(*) FILTER (WHERE xmin = ANY ('{%[2]s}'::xid[])) = %[1]d THEN 0
+ELSE (%[3]s || count(*))::int END FROM pg_attribute WHERE attrelid = to_regclass(%[4]s) AND attnum > 0`,
+		t.Attributes, strings.Join(t.Writers, ","), literal(changedMark), literal(t.at.String()))
+}
+
+// tableChanged reports whether a table was altered or dropped since the plan for it was made: what sameSQL, or the lock in front of
+// it, fails with.
+func tableChanged(err error) bool {
+	e, ok := serverError(err)
+	return ok && e.Code == "22P02" && strings.Contains(e.Message, changedMark)
 }
 
 // shape tells whether two descriptions of a table mean the same for those who write to it.

@@ -3,7 +3,10 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/record"
@@ -28,19 +31,58 @@ func (s *Sink) Map(ctx context.Context, schema *record.Schema) ([]connector.Mapp
 	if t == nil {
 		return s.mapNew(ctx, schema, at)
 	}
-	if _, err := newPlan(schema, t); err != nil {
+	p, err := joinPlan(schema, t)
+	if err != nil {
 		return nil, err
+	}
+	if !s.follows(schema) {
+		if err := p.complain(); err != nil {
+			return nil, err
+		}
+	}
+	design, err := s.db.design(ctx, schema, at)
+	if err != nil {
+		return nil, s.cfg.wrap("reading the catalogue", err)
 	}
 	out := make([]connector.Mapping, schema.Columns.NumFields())
 	for i, f := range schema.Columns.Fields() {
-		c, _ := t.column(f.Name)
+		c, ok := t.column(f.Name)
+		if !ok {
+			if out[i], err = mapColumn(f, design.columns[i].typ); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		fitting, err := fit(f, c)
 		if err != nil {
 			return nil, err
 		}
 		out[i] = fitting.Mapping
+		if wider, ok := widen(c, design.columns[i].typ, fitting); ok && s.follows(schema) && fitting.Fidelity != connector.Exact {
+			if out[i], err = mapColumn(f, wider); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return out, nil
+}
+
+// follows reports whether the table will be brought to the schema before the first row: the columns of a source of changes have ids,
+// and what came before that row may have changed them.
+func (s *Sink) follows(schema *record.Schema) bool {
+	return s.cfg.Create != createNever &&
+		slices.ContainsFunc(schema.Columns.Fields(), func(f arrow.Field) bool { return record.IDOf(f) != "" })
+}
+
+// mapColumn describes a column that is to be made with the given type.
+func mapColumn(f arrow.Field, typ string) (connector.Mapping, error) {
+	t, err := record.TypeOf(f.Type)
+	if err != nil {
+		return connector.Mapping{}, fmt.Errorf("column %q: %w", f.Name, err)
+	}
+	fitting := fitting{Mapping: connector.Mapping{Column: f.Name, Native: typ}}
+	fitting.judge(judgeNew(t, record.NativeOf(f), typ))
+	return fitting.Mapping, nil
 }
 
 // longColumns refuses names that the server would cut.
@@ -73,13 +115,9 @@ func (s *Sink) mapNew(ctx context.Context, schema *record.Schema, at relation) (
 	out := make([]connector.Mapping, len(design.columns))
 	for i, c := range design.columns {
 		f := schema.Columns.Field(i)
-		t, err := record.TypeOf(f.Type)
-		if err != nil {
-			return nil, fmt.Errorf("column %q: %w", f.Name, err)
+		if out[i], err = mapColumn(f, c.typ); err != nil {
+			return nil, err
 		}
-		fitting := fitting{Mapping: connector.Mapping{Column: f.Name, Native: c.typ}}
-		fitting.judge(judgeNew(t, record.NativeOf(f), c.typ))
-		out[i] = fitting.Mapping
 	}
 	return out, nil
 }
@@ -154,7 +192,79 @@ func (s *Sink) Check(ctx context.Context) ([]connector.Probe, error) {
 		probes = append(probes, check("create schema "+ident(at.schema), facts.Create, "the schema can be made",
 			fmt.Sprintf("CREATE SCHEMA %s AUTHORIZATION %s", ident(at.schema), ident(facts.User))))
 	}
+	more, err := s.checkConstraints(ctx, at, facts.User, facts.Number)
+	return append(probes, more...), err
+}
+
+// constraintFacts are what stands in the way of changes that come batch by batch.
+type constraintFacts struct {
+	Keys     []string `json:"keys"`     // foreign keys that are checked at once
+	Deferred []string `json:"deferred"` // those that are checked at the commit
+	Triggers []string `json:"triggers"`
+	Replica  bool     `json:"replica"` // the role may write without constraints
+}
+
+// constraintsSQL looks at the foreign keys from and to tables, and at their triggers: of one table, or of all in a schema.
+func (c *SinkConfig) constraintsSQL(at relation, replica string) string {
+	which := "n.nspname = " + literal(at.schema)
+	if c.Table != "" {
+		which += " AND c.relname = " + literal(at.name)
+	}
+	const foreignKeys = `SELECT json_agg(DISTINCT k.conname) FROM pg_constraint k, w
+	WHERE k.contype = 'f' AND w.oid IN (k.conrelid, k.confrelid) AND k.conparentid = 0 AND %s k.condeferrable
+	AND EXISTS (SELECT FROM pg_trigger g WHERE g.tgconstraint = k.oid AND g.tgenabled <> 'D')`
+	return fmt.Sprintf(`WITH w AS (SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+	WHERE c.relkind IN ('r', 'p') AND %s)
+SELECT json_build_object('keys', (%s), 'deferred', (%s),
+'triggers', (SELECT json_agg(DISTINCT g.tgname) FROM pg_trigger g, w WHERE g.tgrelid = w.oid AND NOT g.tgisinternal AND g.tgenabled <> 'D'),
+'replica', %s)`,
+		which, fmt.Sprintf(foreignKeys, "NOT"), fmt.Sprintf(foreignKeys, ""), replica)
+}
+
+// checkConstraints says what foreign keys and triggers mean for changes, and whether the option constraints can be had.
+func (s *Sink) checkConstraints(ctx context.Context, at relation, user string, version int) ([]connector.Probe, error) {
+	replica := "(SELECT rolsuper FROM pg_roles WHERE rolname = current_user)"
+	const parameterPrivileges = 150000
+	if version >= parameterPrivileges {
+		replica = "has_parameter_privilege('session_replication_role', 'SET')"
+	}
+	var facts constraintFacts
+	if _, err := s.db.query(ctx, "check", s.cfg.constraintsSQL(at, replica), &facts); err != nil {
+		return nil, s.cfg.wrap("checking", err)
+	}
+	if s.cfg.Constraints == constraintsOff {
+		fix := "GRANT SET ON PARAMETER session_replication_role TO " + ident(user)
+		if version < parameterPrivileges {
+			fix = "ALTER ROLE " + ident(user) + " SUPERUSER; or leave the option constraints out"
+		}
+		return []connector.Probe{check("write without constraints", facts.Replica, "the role may write as a replica does", fix)}, nil
+	}
+	var probes []connector.Probe
+	if len(facts.Keys) > 0 {
+		probes = append(probes, connector.Probe{
+			Name: "foreign keys", Status: connector.Warn,
+			Detail: "checked at once, although the changes of a stream come table by table: " + someOf(facts.Keys),
+			Fix:    "ALTER TABLE … ALTER CONSTRAINT … DEFERRABLE, so that they are checked at the commit; or constraints=off",
+		})
+	} else if len(facts.Deferred) > 0 {
+		probes = append(probes, connector.Probe{Name: "foreign keys", Detail: "checked at the commit: " + someOf(facts.Deferred)})
+	}
+	if len(facts.Triggers) > 0 {
+		probes = append(probes, connector.Probe{
+			Name:   "triggers",
+			Detail: "fire for what is written, once for each row of a batch, not for each change of the source: " + someOf(facts.Triggers),
+		})
+	}
 	return probes, nil
+}
+
+// someOf lists names, and counts what would be too many.
+func someOf(names []string) string {
+	const shown = 5
+	if len(names) <= shown {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
 }
 
 func check(name string, ok bool, detail, fix string) connector.Probe {

@@ -14,6 +14,12 @@ const (
 	createNever = "never"
 )
 
+// Values of the option constraints.
+const (
+	constraintsHold = "hold"
+	constraintsOff  = "off"
+)
+
 // SinkConfig is the configuration of a PostgreSQL sink.
 type SinkConfig struct {
 	Connection
@@ -21,11 +27,13 @@ type SinkConfig struct {
 	Schema string `leat:"schema" doc:"schema of datasets whose names have none" example:"staging"`
 	Table  string `leat:"table" doc:"table of a single dataset, whatever its name is" example:"staging.orders"`
 	Create string `leat:"create" enum:"auto|never" doc:"make what is missing (auto), or show the SQL for it (never)"`
+
+	Constraints string `leat:"constraints" enum:"hold|off" doc:"foreign keys and triggers at the target: as for any writer, or off"`
 }
 
 // NewSink returns the default configuration of a sink.
 func NewSink() connector.SinkConfig {
-	return &SinkConfig{Connection: defaultConnection(), Schema: "public", Create: createAuto}
+	return &SinkConfig{Connection: defaultConnection(), Schema: "public", Create: createAuto, Constraints: constraintsHold}
 }
 
 var (
@@ -43,7 +51,7 @@ func (c *SinkConfig) Contract() (connector.SinkContract, error) {
 	}
 	return connector.SinkContract{
 		Modes: []connector.WriteMode{connector.Append, connector.Upsert, connector.Replace}, Input: connector.Changelog,
-		Atomicity: connector.PositionInTransaction, Durable: true, NeedsKey: true,
+		Atomicity: connector.PositionInTransaction, Durable: true, NeedsKey: true, Keyless: true,
 	}, nil
 }
 
@@ -61,11 +69,17 @@ func (c *SinkConfig) Open(env connector.Env) (connector.Sink, error) {
 }
 
 func (c *SinkConfig) validate() error {
-	if c.Create != createAuto && c.Create != createNever {
+	wrong := func(option, value, want, hint string) error {
 		return &connector.Error{
 			Class: connector.ClassConfig, Code: "postgres.config", Doing: "reading the options of a postgres sink",
-			Err: fmt.Errorf("create is %q: want auto or never", c.Create), Hint: "create: auto",
+			Err: fmt.Errorf("%s is %q: want %s", option, value, want), Hint: option + ": " + hint,
 		}
+	}
+	switch {
+	case c.Create != createAuto && c.Create != createNever:
+		return wrong("create", c.Create, "auto or never", createAuto)
+	case c.Constraints != constraintsHold && c.Constraints != constraintsOff:
+		return wrong("constraints", c.Constraints, "hold or off", constraintsHold)
 	}
 	return nil
 }

@@ -145,6 +145,23 @@ func TestSinkConformance(t *testing.T) {
 	})
 }
 
+// clauses E12, E15
+// cases C029, C030, C033, C034, C036, C037, C038
+func TestSinkChangeStream(t *testing.T) {
+	connectortest.ChangeStream(t, connectortest.SinkCase{New: func(t testing.TB) connectortest.Target {
+		t.Helper()
+		url := pgtest.Database(t)
+		conn := pgtest.Conn(t, url)
+		return connectortest.Target{
+			Config: func() connector.SinkConfig { return sinkConfig(t, url) },
+			Read: func(t testing.TB, s *record.Schema) ([]string, bool) {
+				t.Helper()
+				return readTable(t, conn, s)
+			},
+		}
+	}})
+}
+
 // rowsOf sorts what readTable returns.
 func rowsOf(t testing.TB, conn *pgx.Conn, s *record.Schema) []string {
 	t.Helper()

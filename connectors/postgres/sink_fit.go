@@ -17,6 +17,7 @@ type fitting struct {
 	connector.Mapping
 	wire     pgcopy.Type // what the COPY carries
 	wireType string      // the SQL type of the same, for a stage
+	wireOID  uint32      // and its number
 	direct   bool        // the target's column takes the wire form as it is; otherwise a stage and a cast stand in between
 }
 
@@ -32,6 +33,10 @@ func fit(f arrow.Field, c tableColumn) (fitting, error) {
 		return out, nil
 	}
 	out.wire, out.wireType, out.direct = carry(t, c.Base)
+	out.wireOID = carryOID(out.wireType)
+	if out.direct {
+		out.wireOID = c.Base.OID
+	}
 	native := record.NativeOf(f)
 	if native.System == systemName && c.Base.Kind != "e" && sameNative(native.Type, c) {
 		return out, nil // the very type that the values come from
@@ -71,6 +76,13 @@ func carry(t record.Type, b baseType) (wire pgcopy.Type, sqlType string, direct 
 	default:
 		return pgcopy.Type{Form: pgcopy.Raw}, "text", false
 	}
+}
+
+// carryOID is the number of a type that the server casts from.
+func carryOID(sqlType string) uint32 {
+	return map[string]uint32{
+		"boolean": 16, "bytea": 17, "bigint": 20, "text": 25, "real": 700, "double precision": 701, "date": 1082, "numeric": 1700,
+	}[sqlType]
 }
 
 // takes reports whether the wire form means the same for t and for the target: raw bytes do not always.

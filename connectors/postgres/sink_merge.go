@@ -3,26 +3,37 @@ package postgres
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/leatdata/leat/format/pgcopy"
 	"github.com/leatdata/leat/record"
 )
 
-// patterns numbers the sets of columns that rows have values of their own for.
+// Up to these sizes changes go to the target in arrays, in the same message as all else; larger ones go through a stage.
+const (
+	maxArrayRows  = 1000
+	maxArrayBytes = 1 << 20
+)
+
+// patterns numbers the sets of columns that rows have values of their own for, from 1.
 type patterns struct {
 	number map[string]int
 	own    [][]bool // by number - 1
 }
 
-func (p *patterns) of(ch *change) int {
-	key := make([]byte, len(ch.values))
-	own := make([]bool, len(ch.values))
-	for i, v := range ch.values {
-		own[i] = v != ownValue
-		if own[i] {
+func (p *patterns) of(ch *change, columns int) int {
+	key := make([]byte, columns)
+	own := make([]bool, columns)
+	for i := range own {
+		if own[i] = ch.value(i) != ownValue; own[i] {
 			key[i] = 1
 		}
 	}
@@ -30,84 +41,169 @@ func (p *patterns) of(ch *change) int {
 	if !ok {
 		p.own = append(p.own, own)
 		n = len(p.own)
+		if p.number == nil {
+			p.number = map[string]int{}
+		}
 		p.number[string(key)] = n
 	}
 	return n
 }
 
-// merge is one attempt to apply a run of rows by key.
+// tuple is a row of the stage.
+type tuple struct {
+	at  int // where it begins in the buffer
+	op  int
+	row int // of the batch, that decided it
+}
+
+// merge is one attempt to apply a run of rows by key: what they come to, encoded as rows of the stage.
 type merge struct {
 	st      *stage
 	c       *compactor
 	from    int
 	buf     []byte
+	tuples  []tuple
 	updates patterns // of rows that stay under their key
 	fills   patterns // of rows that moved
-	deletes int
-	upserts int
-	partial int // rows that the target holds a part of
+	whole   []int    // those patterns of fills that miss no value of the dataset
+	counts  map[int]int
 }
 
 // encodeMerge folds rows from to to and encodes the changes for the stage. Rows that can't be encoded are added to bad and the rest
 // is folded again without them, so that an earlier row of the same key still counts.
 func encodeMerge(l load, from, to int, buf []byte) (*merge, error) {
-	d, b, bad := l.d, l.b, l.bad
-	c, err := newCompactor(d.plan, b)
+	c, err := newCompactor(l.d, l.b)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := d.plan.enc.Bind(d.plan.pick(b.Rows))
-	if err != nil {
-		return nil, fmt.Errorf("reading the rows: %w", err)
-	}
 	for {
-		changes := c.fold(from, to, bad)
-		e := tupleEncoder{c: c, rows: rows, scratch: map[int][][]byte{}}
-		m := &merge{
-			st: d.stage, c: c, from: from, buf: pgcopy.AppendHeader(buf[:0]),
-			updates: patterns{number: map[string]int{}}, fills: patterns{number: map[string]int{}},
-		}
-		known := len(bad)
-		for i := range changes {
-			if err := m.add(&e, &changes[i]); err != nil {
-				row := changes[i].last
+		changes := c.fold(from, to, l.bad)
+		m := &merge{st: l.d.stage, c: c, from: from, buf: pgcopy.AppendHeader(buf[:0]), counts: map[int]int{}}
+		known := len(l.bad)
+		for _, ch := range changes {
+			if err := m.add(ch); err != nil {
+				row := ch.last
 				if value, ok := errors.AsType[*pgcopy.ValueError](err); ok {
 					row = value.Row
 				}
-				bad.add(b, row, err)
+				l.bad.add(l.b, row, err)
 			}
 		}
-		if len(bad) == known {
+		if len(l.bad) == known {
 			m.buf = pgcopy.AppendTrailer(m.buf)
 			return m, nil
 		}
 	}
 }
 
-func (m *merge) add(e *tupleEncoder, ch *change) error {
-	op, fill := stageUpsert, 0
-	switch {
-	case ch.gone:
-		op = stageDelete
-	case ch.values != nil && ch.partial() && ch.base != nil:
-		fill = m.fills.of(ch)
-	case ch.values != nil && ch.partial():
-		op = m.updates.of(ch)
+func (m *merge) add(ch *change) error {
+	p := m.c.p
+	if ch.gone {
+		return m.encode(ch, stageDelete, 0)
 	}
-	var err error
-	if m.buf, err = e.appendChange(m.buf, ch, op, fill); err != nil {
+	if ch.again && m.st.replaces() {
+		if err := m.encode(&change{key: ch.key, last: ch.last, gone: true}, stageDelete, 0); err != nil {
+			return err
+		}
+	}
+	switch {
+	case ch.partial() && ch.own:
+		return m.encode(ch, m.updates.of(ch, len(p.send)), 0)
+	case ch.origin != nil && !ch.own && (ch.partial() || len(p.extras) > 0):
+		fill := m.fills.of(ch, len(p.send))
+		if !ch.partial() && !slices.Contains(m.whole, fill) {
+			m.whole = append(m.whole, fill)
+		}
+		return m.encode(ch, stageUpsert, fill)
+	}
+	return m.encode(ch, stageUpsert, 0)
+}
+
+// encode appends a change as a row of the stage; op and fill are columns of its own.
+func (m *merge) encode(ch *change, op, fill int) error {
+	p := m.c.p
+	at := len(m.buf)
+	dst, err := m.columns(m.buf, ch)
+	if err != nil {
 		return err
 	}
-	switch {
-	case op == stageDelete:
-		m.deletes++
-	case op > 0 || fill > 0:
-		m.partial++
+	binary.BigEndian.PutUint16(dst[at:], uint16(len(p.send)+stageExtra+len(m.st.base)))
+	dst = appendInt4(appendInt4(appendInt4(dst, op), fill), ch.last)
+	if fill == 0 {
+		dst = append(dst, bytes.Repeat(nullField(), len(m.st.base))...)
+	} else {
+		key, err := m.c.encoded(*ch.origin)
+		if err != nil {
+			return err
+		}
+		dst = append(dst, key[2:]...)
 	}
-	if op == stageUpsert {
-		m.upserts++
-	}
+	m.buf, m.tuples = dst, append(m.tuples, tuple{at: at, op: op, row: ch.last})
+	m.counts[op]++
 	return nil
+}
+
+// columns appends a row's count and its data columns: of a delete only the key.
+func (m *merge) columns(dst []byte, ch *change) ([]byte, error) {
+	c := m.c
+	if !ch.gone && ch.values == nil {
+		return c.rows.AppendRow(dst, ch.last) //nolint:wrapcheck // a *pgcopy.ValueError names row and column
+	}
+	cols := make([][]byte, len(c.p.send))
+	for i := range cols {
+		cols[i] = nullField()
+	}
+	if ch.gone {
+		key, err := c.encoded(ch.key)
+		if err != nil {
+			return nil, err
+		}
+		for i, f := range fields(key) {
+			cols[c.p.key[i]] = f
+		}
+	}
+	for i, at := range ch.values {
+		if at == ownValue || ch.gone {
+			continue
+		}
+		parts, err := c.fields(at)
+		if err != nil {
+			return nil, err
+		}
+		cols[i] = parts[i]
+	}
+	dst = append(dst, 0, 0)
+	return append(dst, bytes.Join(cols, nil)...), nil
+}
+
+// nullField is a null on the wire.
+func nullField() []byte { return []byte{0xff, 0xff, 0xff, 0xff} }
+
+func appendInt4(dst []byte, v int) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(dst, 4), uint32(int32(v)))
+}
+
+// fields takes an encoded row apart; each field keeps its length in front.
+func fields(row []byte) [][]byte {
+	return appendFields(make([][]byte, 0, binary.BigEndian.Uint16(row)), row)
+}
+
+func appendFields(dst [][]byte, row []byte) [][]byte {
+	n := int(binary.BigEndian.Uint16(row))
+	row = row[2:]
+	for range n {
+		size := 4
+		if l := int32(binary.BigEndian.Uint32(row)); l > 0 {
+			size += int(l)
+		}
+		dst, row = append(dst, row[:size]), row[size:]
+	}
+	return dst
+}
+
+// small reports whether the changes can go in arrays.
+func (m *merge) small() bool {
+	return m.c.p.arrays && len(m.fills.own) == 0 && len(m.tuples) <= maxArrayRows && len(m.buf) <= maxArrayBytes
 }
 
 // applyMerge writes rows from to to by key, or fails as a whole.
@@ -117,57 +213,296 @@ func (s *Sink) applyMerge(ctx context.Context, l load, from, to int) error {
 		return err
 	}
 	s.buf = m.buf
-	if m.deletes+m.upserts+m.partial == 0 {
+	if len(m.tuples) == 0 {
 		return nil
 	}
-	prefix := s.savepoint() + s.stageReady(l.d)
-	if err := s.db.copyFrom(ctx, "copy", prefix+m.st.copySQL(), bytes.NewReader(m.buf)); err != nil {
+	if m.small() {
+		x := new(script)
+		x.add(s.lead(l.d)...)
+		return s.mergeArrays(ctx, l, x, m)
+	}
+	return s.mergeStage(ctx, l, s.lead(l.d), m)
+}
+
+// applyEach writes rows from to to by key one by one, where only the server can tell which keys are equal, or fails as a whole.
+func (s *Sink) applyEach(ctx context.Context, l load, from, to int) error {
+	x, lead := new(script), s.lead(l.d)
+	x.add(lead...)
+	var waiting []*merge
+	send := func() error {
+		if x.n == 0 {
+			return nil
+		}
+		err := s.mergeArrays(ctx, l, x, waiting...)
+		x, waiting = new(script), nil
 		return err
 	}
-	l.d.stageFilled = true
-	if m.partial > 0 {
-		if err := s.applyPartial(ctx, m, l.b, l.bad); err != nil {
+	for i := from; i < to; i++ {
+		if l.bad.has(i) {
+			continue
+		}
+		m, err := encodeMerge(l, i, i+1, nil)
+		switch {
+		case err != nil:
+			return err
+		case m.small():
+			waiting = append(waiting, m)
+			continue
+		}
+		if err = send(); err == nil {
+			err = s.mergeStage(ctx, l, nil, m)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	var script []string
-	if m.deletes > 0 {
-		script = append(script, m.st.deleteSQL())
-	}
-	for i, own := range m.updates.own {
-		script = append(script, m.st.updateSQL(i+1, own))
-	}
-	if m.upserts > 0 {
-		script = append(script, m.st.upsertSQL())
-	}
-	err = s.db.exec(ctx, "merge", strings.Join(script, ";\n"))
-	return err
+	return send()
 }
 
-var errNoRow = errors.New("the source sent only what changed, and the target does not have the row")
-
-// applyPartial refuses rows that the target lacks and fills in those that moved.
-func (s *Sink) applyPartial(ctx context.Context, m *merge, b *record.Batch, bad rejects) error {
-	var missing []int
-	if _, err := s.db.query(ctx, "merge", m.st.missingSQL(), &missing); err != nil {
+// mergeArrays sends a script with the statements of merges behind what it has already.
+func (s *Sink) mergeArrays(ctx context.Context, l load, x *script, ms ...*merge) error {
+	answers := make([]mergeAnswer, len(ms))
+	for i, m := range ms {
+		answers[i] = s.bindMerge(x, m)
+	}
+	results, err := s.db.run(ctx, "merge", x)
+	if err != nil {
 		return err
 	}
-	var script []string
-	if len(missing) > 0 {
-		for _, last := range missing {
-			for _, i := range m.c.partsOf(m.from, last) {
-				bad.add(b, i, errNoRow)
+	for _, a := range answers {
+		updated := map[int]bool{}
+		for _, n := range a.updated {
+			for _, row := range rowNumbers(results[n]) {
+				updated[row] = true
 			}
 		}
-		list := strings.Trim(strings.ReplaceAll(fmt.Sprint(missing), " ", ","), "[]")
-		script = append(script, fmt.Sprintf("DELETE FROM %s WHERE _op >= 0 AND _row IN (%s)", m.st.name, list))
+		var missing []int
+		for _, t := range a.m.tuples {
+			if t.op > 0 && !updated[t.row] {
+				missing = append(missing, t.row)
+			}
+		}
+		a.m.refuseMissing(l, missing)
+		var arrived []int
+		if a.arrived >= 0 {
+			arrived = rowNumbers(results[a.arrived])
+		}
+		a.m.displace(l, arrived)
+	}
+	return nil
+}
+
+// mergeAnswer says which statements of a script answer for a merge.
+type mergeAnswer struct {
+	m       *merge
+	updated []int // return the rows that they updated
+	arrived int   // returns the rows whose key is taken at the target; -1: none
+}
+
+// bindMerge adds the statements of a merge, in the order in which they have to be done.
+func (s *Sink) bindMerge(x *script, m *merge) mergeAnswer {
+	a := mergeAnswer{m: m, arrived: -1}
+	p := m.c.p
+	if open := m.open(m.c.b); len(open) > 0 {
+		arrived := func(t tuple) bool { return t.op >= 0 && open[t.row] != "" }
+		a.arrived = s.bindRows(x, m, boundRows{"arrived", p.key, arrived, m.st.arrivedSQL})
+	}
+	if m.counts[stageDelete] > 0 {
+		s.bindRows(x, m, boundRows{"delete", p.key, func(t tuple) bool { return t.op == stageDelete }, m.st.deleteSQL})
+	}
+	for n, own := range m.updates.own {
+		cols := slices.Clone(p.key)
+		name := []byte("update ")
+		for col, sent := range own {
+			if sent && !slices.Contains(p.key, col) {
+				cols = append(cols, col)
+			}
+			name = strconv.AppendBool(name, sent)
+		}
+		updated := func(t tuple) bool { return t.op == n+1 }
+		a.updated = append(a.updated, s.bindRows(x, m, boundRows{string(name), cols, updated, func(r rowSet) string {
+			return m.st.updateSQL(r, own) + " RETURNING s._row"
+		}}))
+	}
+	if m.counts[stageUpsert] > 0 {
+		upsert := func(r rowSet) string { return m.st.upsertSQL(r, false) }
+		s.bindRows(x, m, boundRows{"upsert", p.all, func(t tuple) bool { return t.op == stageUpsert }, upsert})
+	}
+	return a
+}
+
+// boundRows is a statement that works with rows of a merge in arrays.
+type boundRows struct {
+	name  string // of the statement, in the plan
+	cols  []int  // the data columns that it needs; the number of the row comes with them
+	keep  func(t tuple) bool
+	build func(rowSet) string
+}
+
+// bindRows adds a statement to a script, and returns its number.
+func (s *Sink) bindRows(x *script, m *merge, of boundRows) int {
+	p, a, cols := m.c.p, &s.arrays, of.cols
+	a.reset()
+	for _, col := range cols {
+		a.column(fmt.Sprintf("c%d", col), p.fits[col].wireType, p.fits[col].wireOID)
+	}
+	const int4 = 23
+	a.column("_row", "int4", int4)
+	for _, t := range m.tuples {
+		if !of.keep(t) {
+			continue
+		}
+		s.fields = appendFields(s.fields[:0], m.buf[t.at:])
+		f := s.fields
+		for n, col := range cols {
+			a.put(n, f[col])
+		}
+		a.put(len(cols), f[len(p.send)+stageExtra-1])
+		a.rows++
+	}
+	sql, ok := p.sql[of.name]
+	if !ok {
+		sql = of.build(rowSet{from: a.from()})
+		p.sql[of.name] = sql
+	}
+	return x.bind(sql, a.values())
+}
+
+// rowNumbers reads a result of one column of rows of the batch.
+func rowNumbers(r *pgconn.Result) []int {
+	out := make([]int, 0, len(r.Rows))
+	for _, row := range r.Rows {
+		if n, err := strconv.Atoi(string(row[0])); err == nil { // the server answers with what it was given
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// mergeStage sends changes through the stage; lead stands in front of all.
+func (s *Sink) mergeStage(ctx context.Context, l load, lead []string, m *merge) error {
+	before := append(lead, s.stageReady(l.d)...)
+	copying := strings.Join(append(before, m.st.copySQL()), ";\n")
+	open := m.open(l.b)
+	asks := len(open) > 0 || len(m.updates.own) > 0 || len(m.fills.own) > 0
+	if !asks {
+		copying += ";\n" + strings.Join(m.statements(), ";\n")
+	}
+	if err := s.db.copyFrom(ctx, "copy", copying, bytes.NewReader(m.buf)); err != nil {
+		return err
+	}
+	l.d.stageFilled = true
+	if !asks {
+		return nil
+	}
+	return s.mergeAsking(ctx, l, m, open)
+}
+
+// mergeAsking merges what the stage has, and finds out which rows the target lacks that it should have a part of.
+func (s *Sink) mergeAsking(ctx context.Context, l load, m *merge, open map[int]string) error {
+	x := new(script)
+	x.add(m.st.missingSQL(m.whole))
+	if len(open) > 0 {
+		x.add(m.st.arrivedSQL(rowSet{from: m.st.name + " s", where: inList("s._row", slices.Sorted(maps.Keys(open))) + " AND s._op >= 0"}))
+	}
+	results, err := s.db.run(ctx, "missing", x)
+	if err != nil {
+		return err
+	}
+	missing := rowNumbers(results[0])
+	var script []string
+	if len(missing) > 0 {
+		script = append(script, fmt.Sprintf("DELETE FROM %s s WHERE s._op >= 0 AND %s", m.st.name, inList("s._row", missing)))
 	}
 	for i, own := range m.fills.own {
 		script = append(script, m.st.fillSQL(i+1, own))
 	}
-	if len(script) == 0 {
+	if len(m.whole) > 0 {
+		script = append(script, m.st.orphanedSQL())
+	}
+	if err := s.db.exec(ctx, "merge", strings.Join(append(script, m.statements()...), ";\n")); err != nil {
+		return err
+	}
+	m.refuseMissing(l, missing)
+	var arrived []int
+	if len(open) > 0 {
+		arrived = rowNumbers(results[1])
+	}
+	m.displace(l, arrived)
+	return nil
+}
+
+// statements bring what the stage has into the target.
+func (m *merge) statements() []string {
+	var out []string
+	if m.counts[stageDelete] > 0 {
+		out = append(out, m.st.deleteSQL(m.st.staged(stageDelete)))
+	}
+	for n, own := range m.updates.own {
+		out = append(out, m.st.updateSQL(m.st.staged(n+1), own))
+	}
+	if m.counts[stageUpsert] == 0 {
+		return out
+	}
+	plain := m.st.staged(stageUpsert)
+	if len(m.fills.own) > 0 && len(m.c.p.extras) > 0 {
+		filled := plain
+		plain.where, filled.where = plain.and("s._fill = 0"), filled.and("s._fill > 0")
+		out = append(out, m.st.upsertSQL(filled, true))
+	}
+	return append(out, m.st.upsertSQL(plain, false))
+}
+
+// missingError is a row of which a part was not sent, and which the target does not have: it has lost it.
+type missingError struct{ column string }
+
+func (missingError) Error() string {
+	return "the source did not send the value, since it did not change, and the target does not have the row"
+}
+
+// refuseMissing refuses the rows of the batch that changes are made of which the target has no part of.
+func (m *merge) refuseMissing(l load, missing []int) {
+	for _, last := range missing {
+		for _, i := range m.c.partsOf(m.from, last) {
+			column := ""
+			for _, col := range m.c.p.send {
+				if m.c.b.IsUnchanged(col, i) {
+					column = m.c.p.schema.Columns.Field(col).Name
+					break
+				}
+			}
+			l.bad.add(l.b, i, missingError{column: column})
+		}
+	}
+}
+
+// open returns the rows of the batch that came to a key whose row at the target, if there is one, will be told of in a later batch of
+// the same transaction, and their keys.
+func (m *merge) open(b *record.Batch) map[int]string {
+	if !m.c.full || !b.Position.Zero() {
 		return nil
 	}
-	err := s.db.exec(ctx, "merge", strings.Join(script, ";\n"))
-	return err
+	open := map[int]string{}
+	slots, _ := m.c.arrived()
+	for _, s := range slots {
+		open[s.live[len(s.live)-1].last] = s.id
+	}
+	return open
+}
+
+// displace remembers the keys whose rows the target had to give up, for the next batch of the transaction: arrived are rows of the
+// batch that took the place of another one.
+func (m *merge) displace(l load, arrived []int) {
+	if !m.c.full || !l.b.Position.Zero() {
+		return
+	}
+	_, crowded := m.c.arrived()
+	for _, s := range m.c.slots {
+		delete(l.d.displaced, s.id)
+	}
+	maps.Copy(l.d.displaced, crowded)
+	open := m.open(l.b)
+	for _, row := range arrived {
+		l.d.displaced[open[row]]++
+	}
 }

@@ -20,31 +20,46 @@ type plan struct {
 	table  *table
 	shape  string
 
-	fits     []fitting // of the columns that are sent
-	send     []int     // their places in the schema
-	sent     *arrow.Schema
-	enc      *pgcopy.Encoder
-	direct   bool  // every column takes its wire form as it is
-	key      []int // the key's places in send, in key order
-	keySent  *arrow.Schema
-	keyEnc   *pgcopy.Encoder
-	bytewise bool // equal keys have equal bytes
+	fits    []fitting // of the columns that are sent
+	send    []int     // their places in the schema
+	sent    *arrow.Schema
+	enc     *pgcopy.Encoder
+	direct  bool          // every column takes its wire form as it is
+	arrays  bool          // every column's values can travel in arrays
+	missing []int         // columns of the schema that the table lacks
+	extras  []tableColumn // columns of the target that the schema lacks, and that it does not compute
+	all     []int         // 0, 1 … len(send)-1
+	key     []int         // the key's places in send, in key order
+	keySent *arrow.Schema
+	keyEnc  *pgcopy.Encoder
+
+	bytewise bool                  // equal keys have equal ids, see compactor.id
+	same     []func(string) string // by key column: makes equal texts of values that the server takes for equal; nil: bytes are compared
+	sql      map[string]string     // statements that were built before
 }
 
 // newPlan joins a schema with the table that it goes to, and reports everything that does not fit at once.
 func newPlan(schema *record.Schema, t *table) (*plan, error) {
+	p, err := joinPlan(schema, t)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.complain()
+}
+
+// joinPlan leaves out the columns that the table lacks.
+func joinPlan(schema *record.Schema, t *table) (*plan, error) {
 	shape, err := t.shape()
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{schema: schema, table: t, shape: shape, direct: true, bytewise: true}
-	var missing []int
+	p := &plan{schema: schema, table: t, shape: shape, direct: true, arrays: true, bytewise: true, sql: map[string]string{}}
 	wires := make([]pgcopy.Column, 0, len(t.Columns))
 	fields := make([]arrow.Field, 0, len(t.Columns))
 	for i, f := range schema.Columns.Fields() {
 		c, ok := t.column(f.Name)
 		if !ok {
-			missing = append(missing, i)
+			p.missing = append(p.missing, i)
 			continue
 		}
 		fit, err := fit(f, c)
@@ -54,12 +69,16 @@ func newPlan(schema *record.Schema, t *table) (*plan, error) {
 		if c.Generated != "" {
 			continue
 		}
+		p.all = append(p.all, len(p.send))
 		p.send, p.fits = append(p.send, i), append(p.fits, fit)
 		p.direct = p.direct && fit.direct
+		p.arrays = p.arrays && fit.wire.Form != pgcopy.Array
 		wires, fields = append(wires, pgcopy.Column{Name: f.Name, Type: fit.wire}), append(fields, f)
 	}
-	if err := p.complain(missing); err != nil {
-		return nil, err
+	for _, c := range t.Columns {
+		if c.Generated == "" && schema.Column(c.Name) < 0 {
+			p.extras = append(p.extras, c)
+		}
 	}
 	p.sent = arrow.NewSchema(fields, nil)
 	if p.enc, err = pgcopy.NewEncoder(p.sent, wires); err != nil {
@@ -69,8 +88,8 @@ func newPlan(schema *record.Schema, t *table) (*plan, error) {
 }
 
 // complain reports columns that only one side has.
-func (p *plan) complain(missing []int) error {
-	t := p.table
+func (p *plan) complain() error {
+	t, missing := p.table, p.missing
 	if len(missing) > 0 {
 		adds := make([]string, len(missing))
 		names := make([]string, len(missing))
@@ -91,7 +110,7 @@ func (p *plan) complain(missing []int) error {
 	}
 	var needed []string
 	for _, c := range t.Columns {
-		if c.NotNull && !c.Default && c.Identity == "" && c.Generated == "" && p.schema.Column(c.Name) < 0 {
+		if demanding(c) && p.schema.Column(c.Name) < 0 {
 			needed = append(needed, c.Name)
 		}
 	}
@@ -137,8 +156,13 @@ func (p *plan) planKey(wires []pgcopy.Column) error {
 		if err != nil {
 			return fmt.Errorf("column %q: %w", f.Name, err)
 		}
-		p.bytewise = p.bytewise && bytewise(t, c)
+		same, ok := sameKey(t, c)
+		p.bytewise = p.bytewise && ok
+		p.same = append(p.same, same)
 		fields, keyWires = append(fields, f), append(keyWires, wires[at])
+	}
+	if !slices.ContainsFunc(p.same, func(f func(string) string) bool { return f != nil }) {
+		p.same = nil
 	}
 	p.keySent = arrow.NewSchema(fields, nil)
 	var err error
@@ -148,16 +172,44 @@ func (p *plan) planKey(wires []pgcopy.Column) error {
 	return nil
 }
 
-// bytewise reports whether the server takes two values of the column for equal exactly where their encoded bytes are.
-func bytewise(t record.Type, c tableColumn) bool {
+// sameKey returns how two values of a key's column are compared as the server does: by their bytes (nil), or by what the function
+// makes of their text. False: only the server can.
+func sameKey(t record.Type, c tableColumn) (same func(string) string, ok bool) {
 	switch t.Kind {
-	case record.Bool, record.Decimal, record.UUID, record.Binary, record.Enum, record.Date, record.Time, record.Timestamp, record.Duration:
-		return c.Base.Name != "bpchar" && c.Base.Name != "citext" && c.Bytewise
-	case record.String:
-		return c.Bytewise && (c.Base.Name == "text" || c.Base.Name == "varchar" || c.Base.Name == "uuid")
+	case record.Bool, record.Decimal, record.UUID, record.Binary, record.Date, record.Time, record.Timestamp, record.Duration,
+		record.Bits, record.Network:
+		return nil, true
+	case record.Float32, record.Float64:
+		return plainFloat, c.Base.Name == "float4" || c.Base.Name == "float8"
+	case record.Numeric:
+		return plainNumber, c.Base.Name == "numeric"
+	case record.String, record.Enum:
+		switch {
+		case !c.Bytewise:
+		case c.Base.Name == "bpchar":
+			return func(s string) string { return strings.TrimRight(s, " ") }, true
+		case c.Base.Name == "text" || c.Base.Name == "varchar" || c.Base.Name == "uuid" || c.Base.Kind == "e":
+			return nil, true
+		}
+		return nil, false
 	default:
-		return isInteger(t.Kind)
+		return nil, isInteger(t.Kind)
 	}
+}
+
+// plainNumber leaves out what does not count in a number: zeros at the end of a fraction, the sign of zero.
+func plainNumber(s string) string {
+	if strings.Contains(s, ".") {
+		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	}
+	return plainFloat(s)
+}
+
+func plainFloat(s string) string {
+	if s == "-0" {
+		return "0"
+	}
+	return s
 }
 
 // mergeable reports why rows can't be written by key, or nil.

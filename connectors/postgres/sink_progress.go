@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,7 +25,16 @@ const (
 	updated timestamptz NOT NULL DEFAULT now(),
 	PRIMARY KEY (pipeline, lane)
 );
-COMMENT ON TABLE _leat.progress IS 'How far each pipeline got. Written in the same transaction as the rows: do not edit.'`
+ALTER TABLE _leat.progress ADD COLUMN IF NOT EXISTS ledger json;
+COMMENT ON TABLE _leat.progress IS 'How far each pipeline got. Written in the same transaction as the rows: do not edit.';
+CREATE TABLE IF NOT EXISTS _leat.columns (
+	pipeline text NOT NULL,
+	lane text NOT NULL,
+	dataset text NOT NULL,
+	columns json NOT NULL,
+	PRIMARY KEY (pipeline, lane, dataset)
+);
+COMMENT ON TABLE _leat.columns IS 'Which columns of its source each dataset has here. Written with the rows: do not edit.'`
 	// setupLock serialises the creation of helper objects, which IF NOT EXISTS alone does not.
 	setupLock = 0x6c656174 // "leat"
 )
@@ -41,37 +51,59 @@ func (l lane) where() string {
 	return fmt.Sprintf("pipeline = %s AND lane = %s", literal(l.pipeline), literal(l.name))
 }
 
+// raised is what raiseSQL returns.
+type raised struct {
+	Layout      bool   `json:"layout"`      // the tables have all that they need
+	Synchronous string `json:"synchronous"` // what a commit waits for here: never for less than the disk of this server
+}
+
 // raiseSQL makes the lane's row exist with this fence; it returns no row where a higher one was seen.
 func (l lane) raiseSQL() string {
 	return fmt.Sprintf(`INSERT INTO %s AS p (pipeline, lane, fence) VALUES (%s, %s, %d)
 ON CONFLICT (pipeline, lane) DO UPDATE SET fence = EXCLUDED.fence, updated = now() WHERE p.fence <= EXCLUDED.fence
-RETURNING to_json(true)`, progressTable, literal(l.pipeline), literal(l.name), l.fence)
+RETURNING json_build_object('layout', to_regclass('_leat.columns') IS NOT NULL AND EXISTS (SELECT FROM pg_attribute
+	WHERE attrelid = '%[1]s'::regclass AND attname = 'ledger' AND NOT attisdropped),
+'synchronous', replace(current_setting('synchronous_commit'), 'off', 'on'))`,
+		progressTable, literal(l.pipeline), literal(l.name), l.fence)
 }
 
-// saveSQL stores progress where the fence still is the lane's own, or else fails: a division by zero that [fencedError]
-// recognises, so that the check, the progress and the COMMIT behind it are one message, and a process that is paused in between
-// holds no lock.
-func (l lane) saveSQL(p record.Progress) (string, error) {
+// fencedMark is in the error that saveSQL and holdSQL fail with; fencedSQL is the end of both: it fails where mine has no row.
+const (
+	fencedMark = "_leat_fenced"
+	fencedSQL  = "SELECT CASE count(*) WHEN 0 THEN ('" + fencedMark + "' || count(*))::int END FROM mine"
+)
+
+// saveSQL stores progress where the fence still is the lane's own, or else fails with an error that [fencedError] recognises, so that
+// the check, the progress and the COMMIT behind it are one message, and a process that is paused in between holds no lock. The ledger,
+// which is large and changes seldom, is written only where it differs from the one that is committed (nil: unknown).
+func (l lane) saveSQL(p record.Progress, committed *json.RawMessage) (string, error) {
+	ledger := ""
+	if committed == nil || !bytes.Equal(*committed, p.Ledger) {
+		ledger = ", ledger = NULL"
+		if len(p.Ledger) > 0 {
+			ledger = ", ledger = " + literal(string(p.Ledger))
+		}
+	}
+	p.Ledger = nil
 	var doc strings.Builder
 	enc := json.NewEncoder(&doc)
 	enc.SetEscapeHTML(false) // positions come back byte for byte
 	if err := enc.Encode(p); err != nil {
 		return "", fmt.Errorf("writing progress as JSON: %w", err)
 	}
-	return fmt.Sprintf(`WITH mine AS (UPDATE %s SET run = %s, progress = %s, updated = now() WHERE %s AND fence = %d RETURNING 1)
-SELECT 1/count(*) FROM mine`, progressTable, literal(p.Run), literal(strings.TrimSpace(doc.String())), l.where(), l.fence), nil
+	return fmt.Sprintf(`WITH mine AS (UPDATE %s SET run = %s, progress = %s%s, updated = now() WHERE %s AND fence = %d RETURNING 1)
+%s`, progressTable, literal(p.Run), literal(strings.TrimSpace(doc.String())), ledger, l.where(), l.fence, fencedSQL), nil
 }
 
 // holdSQL fails like saveSQL where the fence is no longer the lane's own; it holds the row until the transaction ends.
 func (l lane) holdSQL() string {
-	return fmt.Sprintf(`WITH mine AS (SELECT 1 FROM %s WHERE %s AND fence = %d FOR SHARE) SELECT 1/count(*) FROM mine`,
-		progressTable, l.where(), l.fence)
+	return fmt.Sprintf(`WITH mine AS (SELECT 1 FROM %s WHERE %s AND fence = %d FOR SHARE) %s`, progressTable, l.where(), l.fence, fencedSQL)
 }
 
 // fencedError reports whether err is what saveSQL and holdSQL fail with.
 func fencedError(err error) bool {
 	e, ok := serverError(err)
-	return ok && e.Code == "22012"
+	return ok && e.Code == "22P02" && strings.Contains(e.Message, fencedMark)
 }
 
 func fenced(doing string) error {
@@ -83,13 +115,15 @@ func fenced(doing string) error {
 
 // raise makes the progress table and the lane's row exist and raises its fence.
 func (s *Sink) raise(ctx context.Context) error {
-	var mine bool
-	ok, err := s.db.query(ctx, "fence", s.lane.raiseSQL(), &mine)
-	if e, server := serverError(err); server && (e.Code == "42P01" || e.Code == "3F000") { // no such table, no such schema
+	var answer raised
+	ok, err := s.db.query(ctx, "fence", s.lane.raiseSQL(), &answer)
+	e, server := serverError(err)
+	missing := server && (e.Code == "42P01" || e.Code == "3F000") // no such table, no such schema
+	if missing || err == nil && ok && !answer.Layout {
 		if err := s.setup(ctx); err != nil {
 			return progressDenied(s.cfg.wrap("creating "+progressTable, err), err)
 		}
-		ok, err = s.db.query(ctx, "fence", s.lane.raiseSQL(), &mine)
+		ok, err = s.db.query(ctx, "fence", s.lane.raiseSQL(), &answer)
 	}
 	if err != nil {
 		return progressDenied(s.cfg.wrap("raising the fence in "+progressTable, err), err)
@@ -97,6 +131,7 @@ func (s *Sink) raise(ctx context.Context) error {
 	if !ok {
 		return fenced("starting " + s.lane.pipeline)
 	}
+	s.synchronous = answer.Synchronous
 	return nil
 }
 
@@ -131,19 +166,36 @@ func progressDenied(wrapped, cause error) error {
 }
 
 const progressGrant = `as an administrator: CREATE SCHEMA IF NOT EXISTS _leat; GRANT USAGE, CREATE ON SCHEMA _leat TO <the sink's user>; ` +
-	`and where _leat.progress exists: GRANT SELECT, INSERT, UPDATE ON _leat.progress TO <the sink's user>`
+	`and where _leat.progress exists: GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA _leat TO <the sink's user>, after its owner ` +
+	`has run this version once`
 
 // Committed implements connector.PositionStore.
 func (s *Sink) Committed(ctx context.Context) (record.Progress, bool, error) {
-	var p record.Progress
 	if err := s.usable("reading progress"); err != nil {
-		return p, false, err
+		return record.Progress{}, false, err
 	}
-	ok, err := s.db.query(ctx, "progress", "SELECT progress FROM "+progressTable+" WHERE "+s.lane.where(), &p)
+	p, ok, err := s.committed(ctx)
 	if err != nil {
 		return record.Progress{}, false, s.poison(ctx, s.cfg.wrap("reading "+progressTable, err))
 	}
 	return p, ok, nil
+}
+
+func (s *Sink) committed(ctx context.Context) (p record.Progress, ok bool, err error) {
+	x := new(script)
+	x.add("SELECT progress, ledger FROM " + progressTable + " WHERE " + s.lane.where())
+	results, err := s.db.run(ctx, "progress", x)
+	if err != nil || len(results[0].Rows) == 0 || results[0].Rows[0][0] == nil {
+		return p, false, err
+	}
+	row := results[0].Rows[0]
+	if err := json.Unmarshal(row[0], &p); err != nil {
+		return p, false, fmt.Errorf("reading the answer: %w", err)
+	}
+	if row[1] != nil {
+		p.Ledger = row[1]
+	}
+	return p, true, nil
 }
 
 // Seeded implements connector.Seeder.
@@ -178,5 +230,6 @@ func (s *Sink) MarkSeeded(ctx context.Context, dataset string) error {
 	if err := s.db.exec(ctx, "seeded", sql); err != nil {
 		return s.poison(ctx, s.cfg.wrap("marking "+dataset+" as seeded", err))
 	}
+	s.kept = s.kept || s.open
 	return nil
 }

@@ -37,6 +37,17 @@ func (r rejects) add(b *record.Batch, i int, err error) {
 	if null, ok := errors.AsType[nullKeyError](err); ok {
 		reject.Column = null.column
 	}
+	if missing, ok := errors.AsType[missingError](err); ok {
+		reject.Column, reject.Class = missing.column, rejectClass
+	}
+	if _, ok := errors.AsType[noImageError](err); ok {
+		image := b.Rows
+		if b.Op(i) == record.Update {
+			image = b.Old
+		}
+		before := record.Batch{Schema: b.Schema, Rows: image}
+		reject.Class, reject.Message = rejectClass, fmt.Sprintf("%s: %s", reject.Message, shown(string(before.RowJSON(i))))
+	}
 	r[i] = connector.RowError{Index: i, Reject: reject}
 }
 
@@ -73,7 +84,7 @@ func rowRefused(err error) (*pgconn.PgError, bool) {
 	switch e.Code {
 	case "22P04": // the COPY itself is malformed
 		return nil, false
-	case "54000", "P0001", "44000": // an index row too large, a trigger's RAISE, WITH CHECK OPTION
+	case "54000", "P0001", "44000", "21000": // an index row too large, a trigger's RAISE, WITH CHECK OPTION, a key twice in one statement
 		return e, true
 	}
 	return e, strings.HasPrefix(e.Code, "22") || strings.HasPrefix(e.Code, "23")

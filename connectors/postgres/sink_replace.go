@@ -82,8 +82,7 @@ func (s *Sink) adoptShadows(ctx context.Context) error {
 			return s.cfg.wrap("dropping the unfinished replacement "+sh.at.String(), err)
 		}
 	}
-	var p record.Progress
-	ok, err := s.db.query(ctx, "progress", "SELECT progress FROM "+progressTable+" WHERE "+s.lane.where(), &p)
+	p, ok, err := s.committed(ctx)
 	if err != nil {
 		return s.cfg.wrap("reading "+progressTable, err)
 	}
@@ -98,6 +97,10 @@ func (s *Sink) adoptShadows(ctx context.Context) error {
 
 // ensureShadow makes the shadow exist: like the table that it will replace, indexes, defaults and constraints included.
 func (s *Sink) ensureShadow(ctx context.Context, d *dataset, schema *record.Schema, old *table) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	s.kept = true
 	sh := s.newShadow(d.place)
 	all, err := s.shadows(ctx)
 	if err != nil {
@@ -151,7 +154,7 @@ func (s *Sink) Finish(ctx context.Context, p record.Progress) error {
 	}
 	clear(s.datasets) // what comes after is written to new shadows
 	clear(s.places)
-	sql, err := s.lane.saveSQL(p)
+	sql, err := s.lane.saveSQL(p, nil)
 	if err != nil {
 		return s.poison(ctx, err)
 	}

@@ -6,35 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/format/pgcopy"
 	"github.com/leatdata/leat/record"
 )
 
-// savepointName is the savepoint in front of each attempt to write rows.
-const savepointName = "_leat"
-
-// savepoint is the beginning of an attempt's statements: what was written before it stays, whatever becomes of the attempt.
-func (s *Sink) savepoint() string {
-	sql := "SAVEPOINT " + savepointName + "; "
-	if s.saved {
-		sql = "RELEASE SAVEPOINT " + savepointName + "; " + sql
-	}
-	s.saved = true
-	return sql
-}
-
-// stageReady makes the stage exist and empties it.
-func (s *Sink) stageReady(d *dataset) string {
-	sql := ""
+// stageReady are the statements that make the stage exist and empty it.
+func (s *Sink) stageReady(d *dataset) []string {
+	var out []string
 	if d.stageTxn != s.txn {
-		sql, d.stageTxn = d.stage.createSQL()+"; ", s.txn
+		out, d.stageTxn = append(out, d.stage.createSQL()), s.txn
 	}
 	if d.stageFilled {
-		sql += "TRUNCATE " + d.stage.name + "; "
+		out = append(out, "TRUNCATE "+d.stage.name)
 	}
-	return sql
+	return out
 }
 
 // rowsReader encodes rows while a COPY reads them. Rows that can't be encoded are left out and noted.
@@ -102,8 +90,8 @@ func (s *Sink) applyCopy(ctx context.Context, l load, from, to int) error {
 	}
 	r := &rowsReader{rows: rows, b: b, at: from, to: to, bad: bad, buf: s.buf[:0]}
 	defer func() { s.buf = r.buf }()
-	sql := fmt.Sprintf("%sCOPY %s (%s) FROM STDIN (FORMAT binary)", s.savepoint(), d.target, idents(d.plan.names()))
-	err = s.db.copyFrom(ctx, "copy", sql, r)
+	sql := append(s.lead(d), fmt.Sprintf("COPY %s (%s) FROM STDIN (FORMAT binary)", d.target, idents(d.plan.names())))
+	err = s.db.copyFrom(ctx, "copy", strings.Join(sql, ";\n"), r)
 	return err
 }
 
@@ -114,24 +102,26 @@ func (s *Sink) applyStaged(ctx context.Context, l load, from, to int) error {
 	if err != nil {
 		return fmt.Errorf("reading the rows: %w", err)
 	}
-	e := tupleEncoder{c: &compactor{p: d.plan, b: b}, rows: rows}
-	s.buf = pgcopy.AppendHeader(s.buf[:0])
+	m := &merge{st: d.stage, c: &compactor{p: d.plan, b: b, rows: rows}, buf: pgcopy.AppendHeader(s.buf[:0]), counts: map[int]int{}}
 	for i := from; i < to; i++ {
 		if bad.has(i) {
 			continue
 		}
-		if s.buf, err = e.appendChange(s.buf, &change{last: i}, stageUpsert, 0); err != nil {
+		if err := m.encode(&change{last: i}, stageUpsert, 0); err != nil {
 			bad.add(b, i, err)
 		}
 	}
-	s.buf = pgcopy.AppendTrailer(s.buf)
-	sql := s.savepoint() + s.stageReady(d) + d.stage.copySQL()
-	if err := s.db.copyFrom(ctx, "copy", sql, bytes.NewReader(s.buf)); err != nil {
+	s.buf = pgcopy.AppendTrailer(m.buf)
+	if len(m.tuples) == 0 {
+		return nil
+	}
+	statements := append(s.lead(d), s.stageReady(d)...)
+	statements = append(statements, d.stage.copySQL(), d.stage.appendSQL(d.stage.staged(stageUpsert)))
+	if err := s.db.copyFrom(ctx, "copy", strings.Join(statements, ";\n"), bytes.NewReader(s.buf)); err != nil {
 		return err
 	}
 	d.stageFilled = true
-	err = s.db.exec(ctx, "insert", d.stage.appendSQL())
-	return err
+	return nil
 }
 
 // load is a batch on its way into its dataset's table.
@@ -144,36 +134,26 @@ type load struct {
 // attempt writes a run of rows as a whole or not at all.
 type attempt func(ctx context.Context, l load, from, to int) error
 
-// isolate writes rows from to to; where the server refuses one, it finds it and writes the others. lines: the number that a COPY's
-// error gives counts the batch's own rows.
+// isolate writes rows from to to; where the server refuses one, it finds it and writes the others.
 func (s *Sink) isolate(ctx context.Context, l load, span span) error {
-	d, b, bad := l.d, l.b, l.bad
 	for !span.empty() {
-		err := span.try(ctx, l, span.from, span.to)
+		err := s.try(ctx, l, span)
 		if err == nil {
 			return nil
 		}
-		refused, ok := rowRefused(err)
-		if !ok {
+		if !oneRow(err) {
 			return err
 		}
-		if err := s.db.exec(ctx, "rollback", "ROLLBACK TO SAVEPOINT "+savepointName); err != nil {
+		if err := s.undo(ctx, l.d); err != nil {
 			return err
 		}
-		d.stageFilled, d.stageTxn = true, 0 // nobody knows: it is made and emptied again
-		if len(bad) >= maxRejects {
-			return tooMany(b, bad)
+		if len(l.bad) >= maxRejects {
+			return tooMany(l.b, l.bad)
 		}
 		if span.to-span.from == 1 {
-			if bad[span.from], err = s.refuse(ctx, d, b, span.from, refused); err != nil {
-				return err
-			}
-			return nil
+			return s.setAside(ctx, l, span.from, err)
 		}
-		first, row := span, -1
-		if line, ok := copyLine(refused); ok && span.lines {
-			row = nthRow(span.from, span.to, line, bad)
-		}
+		first, row := span, span.culprit(err, l.bad)
 		if row < 0 {
 			first.to = span.from + (span.to-span.from)/2
 			span.from = first.to
@@ -184,7 +164,7 @@ func (s *Sink) isolate(ctx context.Context, l load, span span) error {
 			return err
 		}
 		if row >= 0 {
-			if bad[row], err = s.refuse(ctx, d, b, row, refused); err != nil {
+			if err := s.setAside(ctx, l, row, err); err != nil {
 				return err
 			}
 		}
@@ -192,11 +172,46 @@ func (s *Sink) isolate(ctx context.Context, l load, span span) error {
 	return nil
 }
 
+// oneRow reports whether an attempt failed for one of its rows: another one may well be taken.
+func oneRow(err error) bool {
+	_, refused := rowRefused(err)
+	_, noImage := errors.AsType[noImageError](err)
+	return refused || noImage
+}
+
+// setAside notes why row i can't be written.
+func (s *Sink) setAside(ctx context.Context, l load, i int, why error) error {
+	refused, ok := rowRefused(why)
+	switch {
+	case !ok:
+		l.bad.add(l.b, i, why)
+	case refused.Code == foreignKeyViolation && s.start.Mode == connector.Upsert:
+		return why // another row is missing, and setting this one aside would only hide it
+	default:
+		row, err := s.refuse(ctx, l.d, l.b, i, refused)
+		if err != nil {
+			return err
+		}
+		l.bad[i] = row
+	}
+	return nil
+}
+
 // span is a run of rows and the way to write them.
 type span struct {
 	from, to int
-	lines    bool
+	lines    bool // the number that a COPY's error gives counts the batch's own rows
 	try      attempt
+}
+
+// culprit returns the row that an error names, or -1.
+func (s span) culprit(err error, skipped rejects) int {
+	if refused, ok := rowRefused(err); ok && s.lines {
+		if line, ok := copyLine(refused); ok {
+			return nthRow(s.from, s.to, line, skipped)
+		}
+	}
+	return -1
 }
 
 func (s span) empty() bool { return s.from >= s.to }
@@ -219,14 +234,18 @@ func (s *Sink) writeRows(ctx context.Context, d *dataset, b *record.Batch) (reje
 	bad := rejects{}
 	l := load{d: d, b: b, bad: bad}
 	all := span{to: b.NumRows()}
+	keyless := len(b.Schema.Key) == 0
 	switch {
-	case s.start.Mode == connector.Upsert || b.Ops != nil && !onlyInserts(b):
-		if s.start.Mode == connector.Append {
-			return nil, &connector.Error{
-				Class: connector.ClassConfig, Code: "postgres.append", Dataset: b.Schema.Dataset,
-				Doing: "appending to " + d.target.String(), Err: errors.New("the batch has updates or deletes"), Hint: "use --mode upsert",
-			}
+	case onlyInserts(b) && (s.start.Mode != connector.Upsert || keyless):
+		all.try, all.lines = s.applyStaged, false
+		if d.plan.direct {
+			all.try, all.lines = s.applyCopy, true
 		}
+	case s.start.Mode == connector.Append:
+		return nil, appendOnly(d)
+	case keyless:
+		return bad, s.writeImages(ctx, l)
+	default:
 		if err := d.plan.mergeable(); err != nil {
 			return nil, err
 		}
@@ -234,18 +253,16 @@ func (s *Sink) writeRows(ctx context.Context, d *dataset, b *record.Batch) (reje
 		if !d.plan.bytewise {
 			return bad, s.oneByOne(ctx, l)
 		}
-	case d.plan.direct:
-		all.try, all.lines = s.applyCopy, true
-	default:
-		all.try = s.applyStaged
 	}
 	return bad, s.isolate(ctx, l, all)
 }
 
-// oneByOne writes each row on its own, where only the server can tell which keys are equal (1.0 and 1.00, A and a).
+// oneByOne writes each row on its own, where only the server can tell which keys are equal (A and a).
 func (s *Sink) oneByOne(ctx context.Context, l load) error {
-	for i := range l.b.NumRows() {
-		if err := s.isolate(ctx, l, span{from: i, to: i + 1, try: s.applyMerge}); err != nil {
+	const together = 200 // in one message
+	for from := 0; from < l.b.NumRows(); from += together {
+		err := s.isolate(ctx, l, span{from: from, to: min(from+together, l.b.NumRows()), try: s.applyEach})
+		if err != nil {
 			return err
 		}
 	}
