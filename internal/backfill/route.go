@@ -48,7 +48,7 @@ func (m *Merge) emptied(j *job, b *record.Batch) *record.Batch {
 	restart := b.Truncate
 	if last != nil && last != b.Schema {
 		d := record.Diff(last, b.Schema)
-		restart = restart || (len(d.Dropped)+len(d.Renamed)+len(d.Retyped) > 0 && !j.untouched())
+		restart = restart || ((len(d.Dropped)+len(d.Renamed)+len(d.Retyped) > 0 || otherKey(last, b.Schema)) && !j.untouched())
 	}
 	if !restart || j.failed {
 		return nil
@@ -57,6 +57,20 @@ func (m *Merge) emptied(j *job, b *record.Batch) *record.Batch {
 	j.truncate, j.refill = false, false
 	m.dirty = true
 	return &record.Batch{Schema: b.Schema, Truncate: true, Changes: changesOf(b.Truncate)}
+}
+
+// otherKey reports whether the keys are other columns, or in another order: chunks and keys of the one mean nothing for the other.
+func otherKey(a, b *record.Schema) bool {
+	if len(a.Key) != len(b.Key) {
+		return true
+	}
+	for i := range a.Key {
+		f, g := a.Columns.Field(a.Key[i]), b.Columns.Field(b.Key[i])
+		if same := record.IDOf(f) != "" && record.IDOf(f) == record.IDOf(g); !same && f.Name != g.Name {
+			return true
+		}
+	}
+	return false
 }
 
 func changesOf(truncate bool) int {
