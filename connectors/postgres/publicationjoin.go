@@ -15,7 +15,7 @@ import (
 
 // joining is what is known of the tables that the stream has, for the search for more. No two searches run at once.
 type joining struct {
-	known      map[uint32]string               // datasets, by OID; nil: nobody looked yet
+	known      map[uint32]string               // datasets, by OID
 	partitions map[uint32]map[uint32]partition // of partitioned tables
 	told       map[string]bool                 // what was said already
 }
@@ -86,8 +86,8 @@ func datasetList(tables []*followTable) string {
 	return strings.Join(names, ", ")
 }
 
-// join returns tables that the selection means and that the stream does not have yet, published and resolved. What can't join is said
-// once, with the statement that would let it. An error of class ClassPosition says that a table that the stream has is no longer
+// join returns tables that the selection means and that the stream does not have yet, published and resolved; resume has said which it
+// has. What can't join is said once, with the statement that would let it. An error of class ClassPosition says that a table that the stream has is no longer
 // published, or is another one.
 func (s *Source) join(ctx context.Context) (added []*sourceTable, err error) {
 	added, err = s.findMore(ctx)
@@ -95,11 +95,6 @@ func (s *Source) join(ctx context.Context) (added []*sourceTable, err error) {
 }
 
 func (s *Source) findMore(ctx context.Context) (added []*sourceTable, err error) {
-	if s.joining.known == nil {
-		if err := s.cover(ctx); err != nil {
-			return nil, err
-		}
-	}
 	f, err := s.look(ctx)
 	if err != nil {
 		return nil, err

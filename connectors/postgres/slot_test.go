@@ -107,6 +107,12 @@ func (a *anchored) anchor(t testing.TB) streamPosition {
 	return p
 }
 
+// resumable reports whether the stream could go on at a position.
+func (a *anchored) resumable(ctx context.Context, p streamPosition) error {
+	_, err := a.resume(ctx, p)
+	return err
+}
+
 // value reads one value.
 func value[T any](t testing.TB, conn *pgx.Conn, sql string, args ...any) T {
 	t.Helper()
@@ -428,7 +434,7 @@ func (s ownServer) anchorIdentifiers(t *testing.T) {
 			a := newPipeline(t, db, map[string]string{"publication": name, "schema": name, "tables": record.JoinName(name, name)})
 			rel := relation{schema: name, name: name}
 			sqlAll(t, a.conn, `CREATE SCHEMA `+ident(name), fmt.Sprintf(`CREATE TABLE %s (%s int PRIMARY KEY)`, rel, ident(name)))
-			a.anchor(t)
+			must(t, a.resumable(t.Context(), a.anchor(t)))
 			follow(t, db, a.slotName(), a.publicationName())
 			added, err := a.join(t.Context())
 			if err != nil || len(added) > 0 {

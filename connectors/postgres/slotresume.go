@@ -117,14 +117,9 @@ type resumption struct {
 	history     []timelineSwitch // where the position is of another timeline
 }
 
-// resumable checks that the stream can go on at p with nothing missing, and sees to it that the publication has every table of the run.
-// An error of class ClassPosition says what is missing and what the choices are; errors of other classes say nothing about the position.
-func (s *Source) resumable(ctx context.Context, p streamPosition) error {
-	_, err := s.resume(ctx, p)
-	return err
-}
-
-// resume is resumable, and returns the position as it is on the server that is there now: after a failover its timeline is another.
+// resume checks that the stream can go on at p with nothing missing, and sees to it that the publication has every table of the run. It
+// returns the position as it is on the server that is there now: after a failover its timeline is another. An error of class
+// ClassPosition says what is missing and what the choices are; errors of other classes say nothing about the position.
 func (s *Source) resume(ctx context.Context, p streamPosition) (streamPosition, error) {
 	doing := fmt.Sprintf("resuming the stream of slot %q at %s", s.slotName(), p.LSN)
 	r, err := s.readResumption(ctx, p)

@@ -324,10 +324,14 @@ func TestCheckPrivileges(t *testing.T) {
 	}{
 		{map[string]string{"tables": "public.*"}, fmt.Sprintf(
 			`fail privileges: %[1]s may not read public.Half (hidden), public.shut -> `+
-				`GRANT SELECT ("hidden") ON "public"."Half" TO "%[1]s"; GRANT SELECT ON "public"."shut" TO "%[1]s";`, role)},
+				"GRANT SELECT (\"hidden\") ON \"public\".\"Half\" TO \"%[1]s\";\nGRANT SELECT ON \"public\".\"shut\" TO \"%[1]s\";", role)},
 		{map[string]string{"table": "open"}, ""},
 		{map[string]string{"table": "Half", "columns": "id"}, ""},
-		{map[string]string{"table": "closed.t"}, fmt.Sprintf(`fail privileges: %[1]s may not use the schema closed -> GRANT USAGE ON SCHEMA "closed" TO "%[1]s";`, role)},
+		{map[string]string{"table": "closed.t"}, fmt.Sprintf(
+			"fail schemas: %[1]s may not use the schemas: closed -> GRANT USAGE ON SCHEMA \"closed\" TO \"%[1]s\";\n"+
+				"fail privileges: %[1]s may not read closed.t -> GRANT SELECT ON \"closed\".\"t\" TO \"%[1]s\";", role)},
+		{map[string]string{"tables": "*.t,public.open"}, fmt.Sprintf(
+			`warn schemas: %[1]s may not use these schemas, whose tables are left out: closed -> GRANT USAGE ON SCHEMA "closed" TO "%[1]s";`, role)},
 		{map[string]string{"table": "keyless"}, `warn selection: 1 datasets; without a key, and so read again from their beginning after a crash: ` +
 			`public.keyless -> give them a primary key, or name one of a view or query with key=COLUMNS`},
 	} {
