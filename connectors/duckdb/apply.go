@@ -246,7 +246,7 @@ func (d *db) stage(ctx context.Context, name string, rbs []arrow.RecordBatch, li
 func (x *set) keyCasts(prefix string) string {
 	parts := make([]string, len(x.schema.Key))
 	for n, k := range x.schema.Key {
-		parts[n] = fmt.Sprintf("CAST(v.%s%d AS %s) AS %s", prefix, k, x.columns[k].native, sqlgen.Ident(x.name(k)))
+		parts[n] = fmt.Sprintf("CAST(v.%s%d AS %s) AS %s", prefix, k, x.columns[k].native, x.ident(k))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -254,7 +254,7 @@ func (x *set) keyCasts(prefix string) string {
 func (x *set) matchKey(a, b string) string {
 	parts := make([]string, len(x.schema.Key))
 	for n, k := range x.schema.Key {
-		col := sqlgen.Ident(x.name(k))
+		col := x.ident(k)
 		parts[n] = a + "." + col + " = " + b + "." + col
 	}
 	return strings.Join(parts, " AND ")
@@ -376,12 +376,12 @@ func (f *fold) readBase(ctx context.Context, d *db, lacking []int, waited bool) 
 	x := f.set
 	var on []string
 	for _, k := range x.schema.Key {
-		on = append(on, fmt.Sprintf("t.%s = i.k%d", sqlgen.Ident(x.name(k)), k))
+		on = append(on, fmt.Sprintf("t.%s = i.k%d", x.ident(k), k))
 	}
 	columns := func(alias string) string {
 		list := []string{"i.n"}
 		for _, c := range lacking {
-			list = append(list, fmt.Sprintf("%s.%s AS b%d", alias, sqlgen.Ident(x.name(c)), c))
+			list = append(list, fmt.Sprintf("%s.%s AS b%d", alias, x.ident(c), c))
 		}
 		for e, name := range x.extras {
 			list = append(list, fmt.Sprintf("%s.%s AS e%d", alias, sqlgen.Ident(name), e))
@@ -405,7 +405,7 @@ func (f *fold) readBase(ctx context.Context, d *db, lacking []int, waited bool) 
 
 // hidesIDs reports whether a column of the table has the name of the row ids.
 func (x *set) hidesIDs() bool {
-	return slices.ContainsFunc(slices.Concat(x.schema.Names(), x.extras), func(n string) bool { return strings.EqualFold(n, "rowid") })
+	return slices.ContainsFunc(slices.Concat(x.at, x.extras), func(n string) bool { return strings.EqualFold(n, "rowid") })
 }
 
 // refuseLacking takes rows out of the stage whose values the table does not have.
@@ -492,7 +492,7 @@ func (f *fold) insertCompleted(ctx context.Context, d *db, rows []outcome, waite
 func (x *set) aliased(values []string, extras bool) string {
 	var list []string
 	for c, v := range values {
-		list = append(list, v+" AS "+sqlgen.Ident(x.name(c)))
+		list = append(list, v+" AS "+x.ident(c))
 	}
 	if extras {
 		for e, name := range x.extras {

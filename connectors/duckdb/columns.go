@@ -27,13 +27,27 @@ func (s *sink) openColumns(ctx context.Context) error {
 	return wrap(err, "opening the table _leat_columns", "", "")
 }
 
+func hasID(h sqlgen.Held) bool { return h.ID != "" }
+
 // held returns the columns of a table with the ids that are known.
 func (s *sink) held(ctx context.Context, t table, columns []existing) ([]sqlgen.Held, error) {
 	rows, err := s.db.rows(ctx, `SELECT lower("column"), id FROM `+columnsTable+` WHERE pipeline = $1 AND lane = $2 AND
 		"schema" = lower($3) AND "table" = lower($4)`, s.start.Pipeline, s.start.Lane, t.schema, t.name)
-	if err != nil {
-		return nil, wrap(err, "reading the table _leat_columns", "", "")
+	return heldBy(columns, rows), wrap(err, "reading the table _leat_columns", "", "")
+}
+
+// heldOf returns the columns of a table with the ids that any lane of a pipeline knows.
+func (d *db) heldOf(ctx context.Context, pipeline string, t table, columns []existing) ([]sqlgen.Held, error) {
+	known, err := d.rows(ctx, `SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main' AND table_name = '_leat_columns'`)
+	if err != nil || len(known) == 0 {
+		return heldBy(columns, nil), wrap(err, "reading the catalogue", "", "")
 	}
+	rows, err := d.rows(ctx, `SELECT lower("column"), id FROM `+columnsTable+` WHERE pipeline = $1 AND "schema" = lower($2) AND
+		"table" = lower($3)`, pipeline, t.schema, t.name)
+	return heldBy(columns, rows), wrap(err, "reading the table _leat_columns", "", "")
+}
+
+func heldBy(columns []existing, rows [][]string) []sqlgen.Held {
 	ids := map[string]string{}
 	for _, r := range rows {
 		ids[r[0]] = r[1]
@@ -42,7 +56,7 @@ func (s *sink) held(ctx context.Context, t table, columns []existing) ([]sqlgen.
 	for i, c := range columns {
 		out[i] = sqlgen.Held{Name: c.name, ID: ids[strings.ToLower(c.name)]}
 	}
-	return out, nil
+	return out
 }
 
 // saveColumns writes down the ids of a table's columns.
@@ -62,23 +76,16 @@ func (s *sink) saveColumns(ctx context.Context, t table, held []sqlgen.Held) err
 }
 
 // noteColumns writes down which column is which of a table that changes are written to for the first time.
-func (s *sink) noteColumns(ctx context.Context, x *set) error {
-	hasID := func(h sqlgen.Held) bool { return h.ID != "" }
-	var held []sqlgen.Held
-	var columns []existing
-	for _, f := range x.schema.Columns.Fields() {
-		held = append(held, sqlgen.Held{Name: f.Name, ID: record.IDOf(f)})
-		columns = append(columns, existing{name: f.Name})
-	}
-	for _, name := range x.extras {
-		columns = append(columns, existing{name: name})
-	}
-	if s.start.Mode != connector.Upsert || !slices.ContainsFunc(held, hasID) {
+func (s *sink) noteColumns(ctx context.Context, x *set, known []sqlgen.Held) error {
+	if s.start.Mode != connector.Upsert || slices.ContainsFunc(known, hasID) {
 		return nil
 	}
-	known, err := s.held(ctx, x.into, columns)
-	if err != nil || slices.ContainsFunc(known, hasID) {
-		return err
+	var held []sqlgen.Held
+	for c, f := range x.schema.Columns.Fields() {
+		held = append(held, sqlgen.Held{Name: x.at[c], ID: record.IDOf(f)})
+	}
+	if !slices.ContainsFunc(held, hasID) {
+		return nil
 	}
 	return s.saveColumns(ctx, x.into, held)
 }

@@ -164,7 +164,7 @@ func (m *images) lookUp(ctx context.Context, d *db) error {
 func (x *set) sameImage() string {
 	var conds []string
 	for c, col := range x.columns {
-		t, i := "t."+sqlgen.Ident(x.name(c)), fmt.Sprintf("i.c%d", c)
+		t, i := "t."+x.ident(c), fmt.Sprintf("i.c%d", c)
 		same := func(form string) {
 			conds = append(conds, fmt.Sprintf(form, t)+" IS NOT DISTINCT FROM "+fmt.Sprintf(form, i))
 		}

@@ -24,6 +24,7 @@ type set struct {
 	columns []column
 	target  table                   // what the dataset is called in the end
 	into    table                   // where rows go: the target, or what will replace it
+	at      []string                // what the columns are called in the table
 	extras  []string                // columns of the table that the batches do not have
 	notNull []int                   // columns of the batches that may not be null
 	labels  map[int]map[string]bool // of columns that take only these
@@ -115,10 +116,12 @@ func (s *sink) prepare(ctx context.Context, x *set, schema *record.Schema) error
 	if err != nil {
 		return err
 	}
+	var held []sqlgen.Held
 	if existing == nil {
+		x.at = schema.Names()
 		err = s.create(ctx, x)
 	} else {
-		err = s.fitTable(ctx, x, existing)
+		held, err = s.fitTable(ctx, x, existing)
 	}
 	if err != nil {
 		return err
@@ -132,20 +135,44 @@ func (s *sink) prepare(ctx context.Context, x *set, schema *record.Schema) error
 			}
 		}
 	}
-	return s.noteColumns(ctx, x)
+	return s.noteColumns(ctx, x, held)
 }
 
 // fitTable fits the columns of the batches to those of the table, and looks at what it has besides.
-func (s *sink) fitTable(ctx context.Context, x *set, there []existing) error {
-	mappings, err := fitAll(x.schema, x.columns, there)
+func (s *sink) fitTable(ctx context.Context, x *set, there []existing) ([]sqlgen.Held, error) {
+	held, err := s.held(ctx, x.into, there)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for i := range x.columns {
-		x.columns[i].native = mappings[i].Native
+	places := placesFor(x.schema, there, held)
+	if slices.Contains(places, -1) && s.start.Mode == connector.Upsert && slices.ContainsFunc(held, hasID) {
+		// It follows the columns of the source, and what was changed before was rolled back.
+		c := &change{s: s, at: x.into, columns: there, to: x.schema, set: x}
+		if err := c.run(ctx, nil); err != nil {
+			return nil, err
+		}
+		if there, err = s.db.columns(ctx, x.into); err != nil {
+			return nil, err
+		}
+		if held, err = s.held(ctx, x.into, there); err != nil {
+			return nil, err
+		}
+		places = placesFor(x.schema, there, held)
 	}
+	if err := lacking(x.schema, x.columns, places); err != nil {
+		return nil, err
+	}
+	x.at = make([]string, len(places))
+	for c, at := range places {
+		x.at[c], x.columns[c].native = there[at].name, there[at].native
+	}
+	return held, s.fitRest(ctx, x, there)
+}
+
+// fitRest looks at what the table has besides the columns of the batches, and at what may be null.
+func (s *sink) fitRest(ctx context.Context, x *set, there []existing) error {
 	for _, e := range there {
-		c := slices.IndexFunc(x.schema.Names(), func(n string) bool { return strings.EqualFold(n, e.name) })
+		c := slices.Index(x.at, e.name)
 		if c < 0 {
 			x.extras = append(x.extras, e.name)
 		}
@@ -244,7 +271,8 @@ func (s *sink) peek(ctx context.Context) (d *db, exists bool, err error) {
 	return d, err == nil, err
 }
 
-// Map implements connector.Mapper.
+// Map implements connector.Mapper. Columns that the table lacks would be made; a column of ours is changed where its type is another one,
+// see Evolve.
 func (s *sink) Map(ctx context.Context, schema *record.Schema) (ms []connector.Mapping, err error) {
 	columns := make([]column, schema.Columns.NumFields())
 	for i, f := range schema.Columns.Fields() {
@@ -261,37 +289,59 @@ func (s *sink) Map(ctx context.Context, schema *record.Schema) (ms []connector.M
 	if err != nil || !exists {
 		return ms, err
 	}
-	existing, err := d.columns(ctx, t)
+	there, err := d.columns(ctx, t)
+	var held []sqlgen.Held
+	if err == nil {
+		held, err = d.heldOf(ctx, s.env.Pipeline, t, there)
+	}
 	if cerr := d.close(); err == nil {
 		err = cerr
 	}
-	if err != nil || existing == nil {
+	if err != nil {
 		return ms, err
 	}
-	return fitAll(schema, columns, existing)
-}
-
-// fitAll fits all columns to those of an existing table; columns that it lacks are named all at once.
-func fitAll(schema *record.Schema, columns []column, there []existing) ([]connector.Mapping, error) {
-	ms := make([]connector.Mapping, len(columns))
-	var missing []string
-	for i, c := range columns {
-		name := schema.Columns.Field(i).Name
-		at := slices.IndexFunc(there, func(e existing) bool { return strings.EqualFold(e.name, name) })
-		if at < 0 {
-			missing = append(missing, sqlgen.Ident(name)+" "+c.native)
-			continue
-		}
-		ms[i] = fit(c, there[at].native)
-	}
-	if missing != nil {
-		return nil, &connector.Error{
-			Class: connector.ClassConfig, Code: "duckdb.columns", Doing: "duckdb: fitting the table", Dataset: schema.Dataset,
-			Err:  fmt.Errorf("the table lacks the columns %s", strings.Join(missing, ", ")),
-			Hint: "ALTER TABLE … ADD COLUMN " + missing[0] + ", leave them out with the transform drop, or drop the table first",
+	for i, at := range placesFor(schema, there, held) {
+		if at >= 0 && held[at].ID == "" {
+			ms[i] = fit(columns[i], there[at].native)
 		}
 	}
 	return ms, nil
+}
+
+// placesFor says which column of a table each column of a schema is written to: the one that has its id, also under another name; else the
+// one of its name, unless that is known to be another one; -1: none.
+func placesFor(schema *record.Schema, there []existing, held []sqlgen.Held) []int {
+	out := make([]int, schema.Columns.NumFields())
+	for i, f := range schema.Columns.Fields() {
+		id := record.IDOf(f)
+		out[i] = slices.IndexFunc(held, func(h sqlgen.Held) bool { return id != "" && h.ID == id })
+		if out[i] >= 0 {
+			continue
+		}
+		out[i] = slices.IndexFunc(there, func(e existing) bool { return strings.EqualFold(e.name, f.Name) })
+		if at := out[i]; at >= 0 && id != "" && held[at].ID != "" {
+			out[i] = -1
+		}
+	}
+	return out
+}
+
+// lacking is the error of columns that the table lacks: they are named all at once.
+func lacking(schema *record.Schema, columns []column, places []int) error {
+	var missing []string
+	for i, at := range places {
+		if at < 0 {
+			missing = append(missing, sqlgen.Ident(schema.Columns.Field(i).Name)+" "+columns[i].native)
+		}
+	}
+	if missing == nil {
+		return nil
+	}
+	return &connector.Error{
+		Class: connector.ClassConfig, Code: "duckdb.columns", Doing: "duckdb: fitting the table", Dataset: schema.Dataset,
+		Err:  fmt.Errorf("the table lacks the columns %s", strings.Join(missing, ", ")),
+		Hint: "ALTER TABLE … ADD COLUMN " + missing[0] + ", leave them out with the transform drop, or drop the table first",
+	}
 }
 
 // fit says how values of a column are stored in an existing one of another type.
@@ -485,8 +535,11 @@ func (x *set) badValue(c int, err error) error {
 	}
 }
 
-// name is the name of a column.
+// name is the name of a column in the batches.
 func (x *set) name(c int) string { return x.schema.Columns.Field(c).Name }
+
+// ident is its name in the table.
+func (x *set) ident(c int) string { return sqlgen.Ident(x.at[c]) }
 
 func (x *set) all() []int {
 	cols := make([]int, len(x.columns))
@@ -500,7 +553,7 @@ func (x *set) all() []int {
 func (x *set) names(cols []int) string {
 	parts := make([]string, len(cols))
 	for n, i := range cols {
-		parts[n] = sqlgen.Ident(x.schema.Columns.Field(i).Name)
+		parts[n] = x.ident(i)
 	}
 	return strings.Join(parts, ", ")
 }

@@ -653,3 +653,59 @@ func TestLargeTransaction(t *testing.T) {
 	holds(t, path, `SELECT v, count(*), min(id), max(id) FROM t GROUP BY v ORDER BY v`,
 		fmt.Sprintf("moved|%d|%d|%d", size, (parts-1)*size, parts*size-1), fmt.Sprintf("part %d|100|0|99", parts-1))
 }
+
+// clause E15: rows of an older schema find their columns by ids, also behind a rename; a change of the columns that was rolled back with its
+// transaction is made again with the first row that needs it.
+func TestColumnsAreFoundByID(t *testing.T) {
+	path := newFile(t)
+	text := arrow.BinaryTypes.String
+	was := columns(1, column("id", arrow.PrimitiveTypes.Int64), column("a", text))
+	f := was.Columns.Fields()
+	f[0].Name, f[1].Name = "key", "b"
+	is := columns(1, f[0], f[1], record.WithMissing(column("c", text), "older"))
+	snk := follow(t, path)
+	mustWrite(t, snk, connectortest.Changes(was, ins("1", `"A"`)))
+	commit(t, snk)
+	mustEvolve(t, snk, was, is)
+	mustWrite(t, snk, connectortest.Changes(was, ins("2", `"late"`), upd("1", "null", "3", unsent)))
+	if err := snk.Close(t.Context()); err != nil { // and all of it is rolled back
+		t.Fatal(err)
+	}
+	snk = started(t, path, "r", 2)
+	mustWrite(t, snk, connectortest.Changes(is, ins("5", `"B"`, `"C"`)))
+	mustWrite(t, snk, connectortest.Changes(was, ins("2", `"late"`), upd("1", "null", "3", unsent)))
+	end(t, snk)
+	holds(t, path, `SELECT key, b, c FROM t ORDER BY 1`, "2|late|older", "3|A|older", "5|B|C")
+}
+
+// clause E15: the engine asks for the mapping of changed columns before the table is changed: a column of ours will be what it has to be.
+func TestMapOfChangedColumns(t *testing.T) {
+	path := newFile(t)
+	was := columns(1, column("id", arrow.PrimitiveTypes.Int64), column("v", arrow.PrimitiveTypes.Int32))
+	is := columns(1, column("id", arrow.PrimitiveTypes.Int64), column("v", arrow.PrimitiveTypes.Int64), column("w", arrow.BinaryTypes.String))
+	env := connectortest.Env(t)
+	cfg := &duckdb.SinkConfig{Database: duckdb.Database{Path: path}}
+	snk, err := cfg.Open(env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snk.Close(context.Background()) //nolint:errcheck // a test's own
+	if err := snk.Start(t.Context(), connector.SinkStart{Pipeline: env.Pipeline, Lane: "l", Run: "r", Fence: 1, Mode: connector.Upsert}); err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, snk, connectortest.Changes(was, ins("1", "7")))
+	commit(t, snk)
+	other, err := cfg.Open(env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close(context.Background()) //nolint:errcheck // it only looked
+	m, ok := connector.As[connector.Mapper](other)
+	if !ok {
+		t.Fatal("the sink is no Mapper")
+	}
+	ms, err := m.Map(t.Context(), is)
+	if err != nil || ms[1].Native != "BIGINT" || ms[1].Fidelity != connector.Exact || ms[2].Native != "VARCHAR" {
+		t.Errorf("Map returned %+v, %v", ms, err)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"zombiezen.com/go/sqlite"
 
 	"github.com/leatdata/leat/connector"
@@ -31,14 +32,19 @@ func (s *sink) forgetColumns() error {
 		s.start.Pipeline, s.start.Lane, s.start.Run)
 }
 
-// held returns the columns of a table with the ids that are known.
+// held returns the columns of a table with the ids that are known: to this lane, or before it is known to any one of the pipeline.
 func (s *sink) held(o *object) ([]sqlgen.Held, error) {
 	ids := map[string]string{}
-	err := s.db.each(`SELECT "column", id FROM `+columnsTable+` WHERE pipeline = ? AND lane = ? AND "table" = ?`,
+	args := []any{s.start.Pipeline, strings.ToLower(o.name), s.start.Lane}
+	lane := " AND lane = ?"
+	if !s.started {
+		args, lane = []any{s.env.Pipeline, strings.ToLower(o.name)}, ""
+	}
+	err := s.db.each(`SELECT "column", id FROM `+columnsTable+` WHERE pipeline = ? AND "table" = ?`+lane,
 		func(st *sqlite.Stmt) error {
 			ids[strings.ToLower(st.ColumnText(0))] = st.ColumnText(1)
 			return nil
-		}, s.start.Pipeline, s.start.Lane, strings.ToLower(o.name))
+		}, args...)
 	out := make([]sqlgen.Held, len(o.columns))
 	for i, c := range o.columns {
 		out[i] = sqlgen.Held{Name: c.name, ID: ids[strings.ToLower(c.name)]}
@@ -63,20 +69,42 @@ func (s *sink) saveColumns(table string, held []sqlgen.Held) error {
 	return err
 }
 
-// noteColumns writes down which column is which of a table that changes are written to for the first time.
-func (s *sink) noteColumns(t *target, o *object) error {
-	hasID := func(h sqlgen.Held) bool { return h.ID != "" }
-	fields := t.schema.Columns.Fields()
-	var held []sqlgen.Held
-	for i, f := range fields {
-		held = append(held, sqlgen.Held{Name: t.cols[i].name, ID: record.IDOf(f)})
+func hasID(h sqlgen.Held) bool { return h.ID != "" }
+
+// columnFor returns the column of a table that a field is written to: the one that has its id, also under another name; else the one of
+// its name, unless that is known to be another one.
+func columnFor(o *object, held []sqlgen.Held, f arrow.Field) (catColumn, bool) {
+	id := record.IDOf(f)
+	for _, h := range held {
+		if id != "" && h.ID == id {
+			return o.column(h.Name)
+		}
 	}
-	if s.start.Mode != connector.Upsert || !slices.ContainsFunc(held, hasID) {
+	c, ok := o.column(f.Name)
+	other := slices.ContainsFunc(held, func(h sqlgen.Held) bool { return h.Name == c.name && h.ID != "" && id != "" })
+	return c, ok && !other
+}
+
+// follows reports whether the table follows the columns of the source and lacks some of a schema.
+func (s *sink) follows(o *object, held []sqlgen.Held, schema *record.Schema) bool {
+	return s.start.Mode == connector.Upsert && slices.ContainsFunc(held, hasID) &&
+		slices.ContainsFunc(schema.Columns.Fields(), func(f arrow.Field) bool {
+			_, ok := columnFor(o, held, f)
+			return !ok
+		})
+}
+
+// noteColumns writes down which column is which of a table that changes are written to for the first time.
+func (s *sink) noteColumns(t *target, o *object, known []sqlgen.Held) error {
+	if s.start.Mode != connector.Upsert || slices.ContainsFunc(known, hasID) {
 		return nil
 	}
-	known, err := s.held(o)
-	if err != nil || slices.ContainsFunc(known, hasID) {
-		return err
+	var held []sqlgen.Held
+	for i, f := range t.schema.Columns.Fields() {
+		held = append(held, sqlgen.Held{Name: t.cols[i].name, ID: record.IDOf(f)})
+	}
+	if !slices.ContainsFunc(held, hasID) {
+		return nil
 	}
 	return s.saveColumns(o.name, held)
 }

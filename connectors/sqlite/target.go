@@ -73,10 +73,28 @@ func (s *sink) target(schema *record.Schema) (*target, error) {
 			return nil, err
 		}
 	}
-	if err := s.fit(t, o, schema); err != nil {
+	held, err := s.held(o)
+	if err != nil {
 		return nil, err
 	}
-	if err := s.noteColumns(t, o); err != nil {
+	if s.follows(o, held, schema) { // what was changed for it before was rolled back
+		if err := t.settle(s.db); err != nil {
+			return nil, err
+		}
+		if err := s.alter(o, nil, schema); err != nil {
+			return nil, err
+		}
+		if o, _, err = s.db.describe(t.physical); err != nil {
+			return nil, err
+		}
+		if held, err = s.held(o); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.fit(t, o, held, schema); err != nil {
+		return nil, err
+	}
+	if err := s.noteColumns(t, o, held); err != nil {
 		return nil, err
 	}
 	s.targets[schema.Dataset] = t
@@ -117,6 +135,15 @@ func (s *sink) create(name string, schema *record.Schema) error {
 		declared := declare(typ, record.NativeOf(f))
 		isKey := slices.Contains(schema.Key, i)
 		def := sqlgen.Ident(f.Name) + " " + declared
+		missing, err := s.missing(f, typ, declared)
+		if err != nil {
+			return fmt.Errorf("column %q, the value of older rows: %w", f.Name, err)
+		}
+		if missing != nil && !isKey { // for rows that come late
+			if text, ok := missing.literal(); ok {
+				def += " DEFAULT " + text
+			}
+		}
 		switch {
 		case isKey && rowIDKey && declared == "INTEGER":
 			def += " PRIMARY KEY NOT NULL"
@@ -133,7 +160,7 @@ func (s *sink) create(name string, schema *record.Schema) error {
 }
 
 // fit checks an existing table against a schema and says how each column is bound.
-func (s *sink) fit(t *target, o *object, schema *record.Schema) error {
+func (s *sink) fit(t *target, o *object, held []sqlgen.Held, schema *record.Schema) error {
 	e := configError("sqlite.columns", "matching columns", nil)
 	e.Dataset = schema.Dataset
 	if o.kind != "table" {
@@ -143,7 +170,7 @@ func (s *sink) fit(t *target, o *object, schema *record.Schema) error {
 	var missing []string
 	cols := make([]targetColumn, schema.Columns.NumFields())
 	for i, f := range schema.Columns.Fields() {
-		c, ok := o.column(f.Name)
+		c, ok := columnFor(o, held, f)
 		if !ok {
 			missing = append(missing, f.Name)
 			continue
@@ -160,7 +187,7 @@ func (s *sink) fit(t *target, o *object, schema *record.Schema) error {
 		e.Hint = "add them, leave them out with --columns, or write to another table with table=NAME"
 		return e
 	}
-	if demanded := demanded(o, schema); len(demanded) > 0 {
+	if demanded := demanded(o, cols); len(demanded) > 0 {
 		e.Err = fmt.Errorf("table %q demands a value for column %s, which the dataset does not have", o.name, quoted(demanded))
 		e.Hint = "give these columns a default, or write to another table with table=NAME"
 		return e
@@ -178,7 +205,8 @@ func (s *sink) fit(t *target, o *object, schema *record.Schema) error {
 		}
 	}
 	var err error
-	if t.unique, err = s.db.isUnique(o, schema.KeyNames()); err != nil {
+	key := t.names(t.key)
+	if t.unique, err = s.db.isUnique(o, key); err != nil {
 		return err
 	}
 	if t.commute, err = s.db.commutes(o, t); err != nil {
@@ -187,9 +215,8 @@ func (s *sink) fit(t *target, o *object, schema *record.Schema) error {
 	t.sql = t.statements()
 	if s.start.Mode == connector.Upsert && len(schema.Key) > 0 && !t.unique {
 		e.Code = "sqlite.key"
-		e.Err = fmt.Errorf("nothing makes the key (%s) of table %q unique", strings.Join(schema.KeyNames(), ", "), o.name)
-		e.Hint = "CREATE UNIQUE INDEX " + sqlgen.Ident(o.name+"_key") + " ON " + sqlgen.Ident(o.name) +
-			" (" + sqlgen.Idents(schema.KeyNames()) + ")"
+		e.Err = fmt.Errorf("nothing makes the key (%s) of table %q unique", strings.Join(key, ", "), o.name)
+		e.Hint = "CREATE UNIQUE INDEX " + sqlgen.Ident(o.name+"_key") + " ON " + sqlgen.Ident(o.name) + " (" + sqlgen.Idents(key) + ")"
 		return e
 	}
 	return nil
@@ -200,10 +227,10 @@ func quoted(names []string) string {
 }
 
 // demanded lists columns that must have a value and get none.
-func demanded(o *object, schema *record.Schema) []string {
+func demanded(o *object, cols []targetColumn) []string {
 	var out []string
 	for _, c := range o.columns {
-		given := slices.ContainsFunc(schema.Names(), func(n string) bool { return strings.EqualFold(n, c.name) })
+		given := slices.ContainsFunc(cols, func(t targetColumn) bool { return t.name == c.name })
 		rowID := o.keyIsRowID && strings.EqualFold(o.key[0].column, c.name)
 		if c.notNull && !given && !c.fallback && !c.generated && !rowID {
 			out = append(out, c.name)
@@ -271,7 +298,7 @@ func (s *sink) Map(ctx context.Context, schema *record.Schema) ([]connector.Mapp
 	if err != nil {
 		return nil, err
 	}
-	o, err := s.peek(ctx, name)
+	o, held, err := s.peek(ctx, name)
 	if err != nil {
 		return nil, wrap(ctx, "looking at "+s.cfg.Path, err)
 	}
@@ -283,12 +310,13 @@ func (s *sink) Map(ctx context.Context, schema *record.Schema) ([]connector.Mapp
 		}
 		declared := declare(typ, record.NativeOf(f))
 		if o != nil {
-			c, ok := o.column(f.Name)
+			c, ok := columnFor(o, held, f)
 			if ok && c.generated {
 				out[i] = connector.Mapping{Column: f.Name, Why: "the table computes it"}
 				continue
 			}
-			if ok {
+			ours := slices.ContainsFunc(held, func(h sqlgen.Held) bool { return h.Name == c.name && h.ID != "" })
+			if ok && !ours { // a column of ours is changed where its type is another one, see Evolve
 				declared = c.declared
 			}
 		}
@@ -300,18 +328,18 @@ func (s *sink) Map(ctx context.Context, schema *record.Schema) ([]connector.Mapp
 	return out, nil
 }
 
-// peek describes the table that rows would be added to; nil: it would be made.
-func (s *sink) peek(ctx context.Context, name string) (*object, error) {
+// peek describes the table that rows would be added to, with the ids of its columns; nil: it would be made.
+func (s *sink) peek(ctx context.Context, name string) (*object, []sqlgen.Held, error) {
 	if s.started && s.start.Mode == connector.Replace {
-		return nil, nil //nolint:nilnil // no table is no error
+		return nil, nil, nil
 	}
 	if s.db == nil {
 		if _, err := os.Stat(s.cfg.Path); err != nil {
-			return nil, nil //nolint:nilnil // Start makes the file, or says why not
+			return nil, nil, nil // Start makes the file, or says why not
 		}
 		d, err := openDB(s.cfg.Path, sqlite.OpenReadOnly, s.cfg.BusyTimeout, s.env)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		s.db = d
 	}
@@ -319,7 +347,11 @@ func (s *sink) peek(ctx context.Context, name string) (*object, error) {
 	defer release()
 	o, ok, err := s.db.describe(name)
 	if err != nil || !ok {
-		return nil, err
+		return nil, nil, err
 	}
-	return o, nil
+	if _, known, err := s.db.describe(columnsTable); err != nil || !known {
+		return o, nil, err
+	}
+	held, err := s.held(o)
+	return o, held, err
 }
