@@ -153,7 +153,7 @@ func (w *writer) transaction(ctx context.Context) error {
 	switch n := w.r.IntN(1000); {
 	case n < 3: // a big one
 		sql := fmt.Sprintf(`insert into plain0 select i, i, case when i %% 5 = 0 then repeat(md5(i::text), 200) end from generate_series(%d, %d) i
-			on conflict do nothing; update plain0 set n = n + 1 where id %% 3 = 0`, w.next()*10_000, w.next()*10_000+3000)
+			on conflict do nothing; update plain0 set n = n + 1 where id %% 11 = 0`, w.next()*10_000, w.next()*10_000+1500)
 		_, err := w.conn.Exec(ctx, sql)
 		return err
 	case n < 5:
