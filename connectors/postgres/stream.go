@@ -17,10 +17,11 @@ import (
 
 // Waiting of a stream.
 const (
-	idleEvery   = time.Second          // between two positions without changes
-	lingerFor   = 2 * time.Millisecond // for more, where a lot came just now
-	lingerAfter = 32 << 10             // bytes that are a lot
-	askEvery    = 256                  // messages between two looks at the context
+	idleEvery  = time.Second           // between two positions without changes
+	lingerPart = 16                    // a stream that is behind waits for this part of that, so that batches are larger
+	lingerMost = 50 * time.Millisecond // and no longer than this
+	lingerStep = 5 * time.Millisecond  // how often it looks meanwhile
+	askEvery   = 256                   // messages between two looks at the context
 )
 
 // stream reads the changes of the tables from a replication slot, as the server sends them.
@@ -54,7 +55,9 @@ type stream struct {
 	at        txnEnd // what was handed over ends here, or will once out was taken
 	idle      lsn    // nothing that ends before is still to come, but for what is collected
 	told      time.Time
-	consumed  int // bytes since there was nothing to read
+	began     time.Time     // when the first change of the group was taken
+	sent      time.Time     // when the server sent the present message
+	behind    time.Duration // from the commit of the newest transaction to its coming, on the server's clock
 	txn       *transaction
 	block     *spool // of the open transaction whose block is being read
 	replay    *replay
@@ -149,9 +152,7 @@ func (f *stream) rest(ctx context.Context) bool {
 	if f.txn != nil {
 		return false
 	}
-	lot := f.in.taken() - f.consumed
-	f.consumed = f.in.taken()
-	if f.group.whole && lot >= lingerAfter && f.linger(ctx) {
+	if f.group.whole && f.linger(ctx) {
 		return true
 	}
 	f.announce()
@@ -162,17 +163,19 @@ func (f *stream) rest(ctx context.Context) bool {
 	return true
 }
 
-// linger waits a moment for more.
+// linger waits a moment for more, where the stream is behind anyway: by a fraction of that.
 func (f *stream) linger(ctx context.Context) bool {
-	t := time.NewTimer(lingerFor)
+	rest := min(f.behind/lingerPart, lingerMost) - time.Since(f.began)
+	if rest <= 0 || len(f.group.parts) == 0 {
+		return false
+	}
+	t := time.NewTimer(min(rest, lingerStep)) // not until something comes: that would be one message at a time
 	defer t.Stop()
 	select {
-	case <-f.in.ready:
-		return true
 	case <-t.C:
 	case <-ctx.Done():
 	}
-	return false
+	return true
 }
 
 // announce lets datasets join that are new: an empty batch says so.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/leatdata/leat/format/pgoutput"
 )
@@ -37,6 +38,7 @@ func (f *stream) step(ctx context.Context) (more bool, err error) {
 	switch body := frame[frameHeader:]; {
 	case frame[0] != frameCopyData: // a notice, a changed setting
 	case len(body) >= dataHeader && body[0] == streamData:
+		f.sent = serverTime(body[17:])
 		used, err = f.message(ctx, body[dataHeader:])
 	case len(body) == keepaliveLength && body[0] == streamKeepalive:
 		used = f.keepalive(lsn(binary.BigEndian.Uint64(body[1:])))
@@ -48,6 +50,14 @@ func (f *stream) step(ctx context.Context) (more bool, err error) {
 	}
 	return true, err
 }
+
+// serverTime reads microseconds since 2000.
+func serverTime(b []byte) time.Time {
+	return time.UnixMicro(int64(binary.BigEndian.Uint64(b)) + serverEpoch)
+}
+
+// serverEpoch is where the server's clock begins, in microseconds since 1970.
+const serverEpoch = 946_684_800_000_000
 
 // again uses the next message of a transaction that came in blocks and is committed now.
 func (f *stream) again(ctx context.Context) error {
@@ -127,6 +137,7 @@ func (f *stream) begin(m pgoutput.Begin) (used bool) {
 	}
 	// Where the commit record ends is not known yet. A place within it is behind all that ended before and in front of all that follows.
 	f.txn = &transaction{id: f.widen(m.XID), lsn: lsn(m.FinalLSN) + 1, time: m.Time, at: -1}
+	f.behind = f.sent.Sub(m.Time)
 	return true
 }
 
@@ -188,6 +199,9 @@ func (f *stream) row(ctx context.Context, c *pgoutput.Change, size int) (used bo
 		return false, nil
 	}
 	d := r.dataset
+	if len(f.group.parts) == 0 {
+		f.began = time.Now()
+	}
 	p := f.group.part(d)
 	before := d.rows.Len()
 	switch c.Kind {
@@ -282,6 +296,7 @@ func (f *stream) streamCommit(m pgoutput.StreamCommit) (used bool, err error) {
 		f.emit() // what is complete does not wait for a large transaction
 	}
 	f.txn = &transaction{id: f.widen(m.XID), lsn: lsn(m.EndLSN), time: m.Time, foreign: sp.foreign, at: -1}
+	f.behind = f.sent.Sub(m.Time)
 	f.replay = sp.replay()
 	return true, nil
 }

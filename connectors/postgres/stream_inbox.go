@@ -33,7 +33,6 @@ type inbox struct {
 	now  *block // of the taker: what it reads from
 	at   int    // of the taker: the next message
 	upto int    // of the taker: as far as it knows that there are whole messages
-	used int    // of the taker: bytes that it skipped
 }
 
 // block is a piece of the stream. Bytes up to whole are never written again.
@@ -193,10 +192,4 @@ func (in *inbox) turn() (more bool, err error) {
 }
 
 // skip moves on behind the message that peek returned.
-func (in *inbox) skip(frame []byte) {
-	in.at += len(frame)
-	in.used += len(frame)
-}
-
-// taken is how many bytes were skipped.
-func (in *inbox) taken() int { return in.used }
+func (in *inbox) skip(frame []byte) { in.at += len(frame) }

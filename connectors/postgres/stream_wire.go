@@ -62,6 +62,7 @@ func (s *Source) openWire(ctx context.Context) (*wire, error) {
 		return nil, err
 	}
 	cfg.RuntimeParams["replication"] = "database"
+	cfg.DialFunc = patiently(cfg.DialFunc)
 	s.env.Roundtrip("connect")
 	pg, err := pgconn.ConnectConfig(ctx, &cfg.Config)
 	if err != nil {
