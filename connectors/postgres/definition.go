@@ -7,9 +7,9 @@ func Definition() connector.Definition {
 	return connector.Definition{
 		Name:  "postgres",
 		Title: "PostgreSQL",
-		Doc: "Reads tables, views and queries of PostgreSQL 13 and newer in parallel chunks, in full or by a cursor column, and " +
-			"writes tables by append, upsert or replacement, with the position in the same transaction. " +
-			"The source needs CONNECT, USAGE and SELECT.",
+		Doc: "Reads tables, views and queries of PostgreSQL 13 and newer in parallel chunks, in full or by a cursor column, or follows " +
+			"every change of tables. Writes tables by append, upsert (changes too) or replacement, with the position in the same " +
+			"transaction. The source needs CONNECT, USAGE and SELECT, and REPLICATION to follow.",
 		Schemes: []string{"postgres", "postgresql"},
 		Source:  NewSource,
 		Sink:    NewSink,

@@ -64,8 +64,8 @@
 // # Sink
 //
 // A [Sink] makes tables, and appends, upserts by key, or replaces them as a whole. Rows and the lane's position become visible in one
-// transaction, whose commit also checks the lane's fence: a late owner commits nothing. The position is kept in the table
-// _leat.progress of the same database (docs/formats/postgres-progress.md).
+// transaction, whose commit also checks the lane's fence: a late owner commits nothing. The position is kept in the schema _leat of
+// the same database (docs/formats/postgres-progress.md); tables of the user's get no column of leat's own.
 //
 // A dataset called a.b goes to table b of schema a, one called b to the option schema; names are quoted always, so case matters.
 // Longer names than the server keeps end in a hash of the whole; long column names are refused. A table that is missing is made with
@@ -74,15 +74,31 @@
 // them. Generated columns of the source become ordinary columns; generated columns of the target are left to it. A column GENERATED
 // ALWAYS AS IDENTITY gets the source's values on insert and is left alone by updates.
 //
-// Rows travel by binary COPY, through a temporary table where the target's types demand a cast. Writing by key folds each batch
-// to one change per key, so that a key that moved, or two that were swapped, end as in the source; values that the source did not send
-// are taken from earlier rows of the batch, or left as the target has them; where the target lacks the row, the row is refused. The
-// key needs a unique index that is neither partial nor deferrable. Keys that only the server can compare (numeric, citext) are
-// written row by row.
+// Rows travel by binary COPY, through a temporary table where the target's types demand a cast; up to a thousand changes travel as
+// arrays in one message, and the progress and the COMMIT in another one. Rows of a snapshot are appended for as long as the target has
+// none of them. Writing by key folds each batch to one change per key, so that a key that moved, or two that were swapped, end as in
+// the source, even under a constraint that the source defers; values that the source did not send are taken from the image before the
+// change, from earlier rows of the batch, or left as the target has them; where nobody has them, because the target lacks the row, the
+// row is refused. The key needs a unique index that is neither partial nor deferrable. Keys that only the server can compare (citext,
+// collations that are not deterministic) are written row by row.
+//
+// A dataset without a key can be followed if every update and delete comes with the full image before it (REPLICA IDENTITY FULL): the
+// row is found by all its columns, and one of several equal ones will do. Types without an equality are compared by their text, and so
+// are those whose equality is not exact (numeric, floats, jsonb, interval, citext). Such a table is read as a whole for each batch with
+// updates or deletes, unless an index serves.
+//
+// Columns follow those of the dataset, by their ids where the source has them: they are added, without NOT NULL, with the value that
+// older rows have there and without a default; renamed; given a type that holds the new values, by the server's own cast; and dropped,
+// unless another object of the target uses them. Other columns of the target are its own: they get their defaults in new rows and stay
+// as they are otherwise. A table that somebody else alters is looked at again, and the run goes on. A truncate empties the table; where
+// other tables refer to it, its rows are deleted instead.
 //
 // Rows that the server refuses are found and named, up to 1,000 in a batch, and all others are written. Deferrable constraints are
-// checked at the commit, where a violation stops the run; foreign keys that are not deferrable are checked row by row in the
-// order in which rows come, so referenced tables have to come first.
+// checked at the commit, where a violation stops the run; foreign keys that are not deferrable are checked in the order in which rows
+// come, so referenced tables have to come first, which the batches of a stream do not promise: a violation stops the run then. Triggers
+// fire as for any writer, once for each row that is written: a row that changed many times in a batch is written once, as an insert that
+// meets what is there. With constraints=off neither foreign keys nor triggers are looked at, nor are deferrable unique constraints; but
+// for those that are ENABLE ALWAYS or ENABLE REPLICA.
 //
 // A replacement is written to a table of its own beside the old one. At the end, in one transaction for all datasets, it takes the
 // old one's name, comment, grants and the names of its indexes; where anything else refers to the old table (views, foreign keys,
@@ -91,7 +107,8 @@
 // connection ends.
 //
 // Privileges: CREATE on the database or on the schema _leat for the position, CREATE on schemas where tables are to be made, and
-// SELECT, INSERT, UPDATE, DELETE, TRUNCATE on tables as the mode needs; leat check lists what is missing with its GRANT.
+// SELECT, INSERT, UPDATE, DELETE, TRUNCATE on tables as the mode needs, ownership of those whose columns are to follow, and for
+// constraints=off SET on the parameter session_replication_role; leat check lists what is missing with its GRANT.
 //
 // # Connections
 //

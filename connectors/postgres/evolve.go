@@ -56,6 +56,7 @@ func (s *Sink) Evolve(ctx context.Context, from, to *record.Schema) error {
 }
 
 func (s *Sink) evolve(ctx context.Context, from, to *record.Schema) error {
+	_, seen := s.datasets[to.Dataset]
 	d, err := s.place(ctx, to)
 	if err != nil {
 		return err
@@ -64,7 +65,10 @@ func (s *Sink) evolve(ctx context.Context, from, to *record.Schema) error {
 	if err != nil {
 		return err
 	}
-	if known == nil && from != nil {
+	switch {
+	case !seen && d.made: // just now, with the columns that it is to have
+		known = nil
+	case known == nil && from != nil:
 		known = columnsOf(from)
 	}
 	e := evolution{s: s, d: d, to: to, drops: from != nil, gone: map[string]knownColumn{}}

@@ -50,6 +50,8 @@ type dataset struct {
 	checked     uint64 // the transaction in which the table was proven to be what the plan says
 	stageTxn    uint64 // the transaction in which the stage was last made sure of
 	stageFilled bool
+	made        bool           // its table was made by this value
+	contested   bool           // the target has had rows of a snapshot already
 	displaced   map[string]int // keys whose row another one took, of a transaction of the source that has not ended
 }
 
@@ -317,6 +319,7 @@ func (s *Sink) ensure(ctx context.Context, d *dataset, schema *record.Schema) er
 		d.table = t
 		return nil
 	}
+	d.made = true
 	return s.create(ctx, schema, d.place)
 }
 
@@ -354,8 +357,10 @@ func (s *Sink) create(ctx context.Context, schema *record.Schema, at relation) e
 		return err
 	}
 	// What a table of this name had before means nothing for the one that is made.
-	delete(s.columns, schema.Dataset)
-	forget := fmt.Sprintf("DELETE FROM %s WHERE %s AND dataset = %s", columnsTable, s.lane.where(), literal(schema.Dataset))
+	if s.columns != nil {
+		s.columns[schema.Dataset] = []knownColumn{}
+	}
+	forget := fmt.Sprintf("UPDATE %s SET columns = '[]' WHERE %s AND dataset = %s", columnsTable, s.lane.where(), literal(schema.Dataset))
 	return s.db.exec(ctx, "create", sql+";\n"+forget)
 }
 

@@ -118,8 +118,23 @@ func TestSinkTargetAlteredInTheMiddle(t *testing.T) {
 			must(t, snk.Write(t.Context(), connectortest.BatchOf(s, []string{"3", "4607182418800017410", "9"})))
 			must(t, snk.Commit(t.Context(), position(3)))
 			want(t, "rows", "1|4607182418800017408|7\n2|4607182418800017409|8\n3|4607182418800017410|9", one(t, conn, "SELECT * FROM t ORDER BY id"))
+			sqlExec(t, conn, "ALTER TABLE t ALTER n TYPE bigint USING n::bigint")
+			var many [][]string
+			for i := range 2000 { // by way of a stage
+				many = append(many, []string{strconv.Itoa(i + 10), "5", "6"})
+			}
+			must(t, snk.Write(t.Context(), connectortest.BatchOf(s, many...)))
+			must(t, snk.Commit(t.Context(), position(4)))
+			sqlExec(t, conn, "DROP TABLE t; CREATE TABLE t (m bigint, n text, id bigint PRIMARY KEY)")
+			for i := range many {
+				many[i][1] = "7"
+			}
+			must(t, snk.Write(t.Context(), connectortest.BatchOf(s, many...)))
+			must(t, snk.Write(t.Context(), connectortest.BatchOf(s, []string{"4", "8", "9"})))
+			must(t, snk.Commit(t.Context(), position(5)))
+			want(t, "rows of the new table", "2001|6|7", one(t, conn, "SELECT count(*), min(m), min(n) FROM t"))
 			sqlExec(t, conn, "ALTER TABLE t DROP n")
-			err := snk.Write(t.Context(), connectortest.BatchOf(s, []string{"4", "1", "1"}))
+			err := snk.Write(t.Context(), connectortest.BatchOf(s, []string{"5", "1", "1"}))
 			if connector.ClassOf(err) != connector.ClassConfig || !strings.Contains(connector.HintOf(err), `ADD COLUMN "n" bigint`) {
 				t.Errorf("a dropped column: %v, hint %q", err, connector.HintOf(err))
 			}

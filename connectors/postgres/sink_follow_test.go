@@ -2,7 +2,9 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/url"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/connector/connectortest"
@@ -445,4 +448,79 @@ func TestSinkIdentityAlwaysFollows(t *testing.T) {
 		connectortest.Change{Op: record.Insert, Row: []string{"10", `"c"`}}, connectortest.Change{Op: record.Delete, Row: []string{"10", "null"}})))
 	must(t, snk.Commit(t.Context(), position(2)))
 	want(t, "rows", "7|A\n9|b", one(t, conn, "SELECT * FROM t ORDER BY id"))
+}
+
+// Rows of a snapshot are appended while the target has none of them, and written by key as soon as it has one.
+// clause E11
+func TestSinkSnapshotRows(t *testing.T) {
+	rawURL, conn := db(t)
+	sqlExec(t, conn, "CREATE TABLE t (id bigint PRIMARY KEY, v text CHECK (v <> 'value 7'))")
+	snk := startSink(t, sinkConfig(t, rawURL), connector.Upsert, 1)
+	chunk := func(from, n int) *record.Batch {
+		b := connectortest.Numbered("t", from, n)
+		b.Chunk = &record.Chunk{Dataset: "t"}
+		return b
+	}
+	bad := rowErrorsOf(t, snk.Write(t.Context(), chunk(0, 10)))
+	if len(bad) != 1 || bad[0].Index != 7 {
+		t.Errorf("refused: %+v", bad)
+	}
+	must(t, snk.Write(t.Context(), chunk(10, 10)))
+	must(t, snk.Commit(t.Context(), position(1)))
+	want(t, "rows that were not there", "19", one(t, conn, "SELECT count(*) FROM t WHERE xmax = 0"))
+	sqlExec(t, conn, "UPDATE t SET v = 'old'")
+	must(t, snk.Write(t.Context(), chunk(15, 10)))
+	must(t, snk.Write(t.Context(), chunk(12, 2)))
+	must(t, snk.Commit(t.Context(), position(2)))
+	want(t, "rows that were", "24|12", one(t, conn, "SELECT count(*), count(*) FILTER (WHERE v = 'old') FROM t"))
+}
+
+// A pipeline behind another one: no column of leat's own is added to a table, so the tables at both ends have the same columns, also
+// once the first one got one more.
+// case C039
+func TestSinkChain(t *testing.T) {
+	urls, conns := make([]string, 3), make([]*pgx.Conn, 3)
+	for i := range urls {
+		urls[i], conns[i] = db(t)
+	}
+	sqlExec(t, conns[0], `CREATE TABLE t (id integer PRIMARY KEY, v character varying(7), n numeric(9,2)); INSERT INTO t SELECT i, 'v' || i, i / 4.0 FROM generate_series(1, 50) i`)
+	hop := func(from, to, fence int) {
+		t.Helper()
+		cfg, ok := NewSource().(*SourceConfig)
+		if !ok {
+			t.Fatal("no source")
+		}
+		must(t, cfg.SetURL(urls[from]+"&table=public.t"))
+		src, err := cfg.Open(connectortest.Env(t))
+		must(t, err)
+		defer src.Close(t.Context()) //nolint:errcheck // it was read to its end
+		must(t, src.Start(t.Context(), connector.SourceStart{}))
+		snk := startSink(t, sinkConfig(t, urls[to]), connector.Upsert, uint64(fence))
+		for {
+			b, err := src.Read(t.Context(), connector.Limit{Rows: 20, Bytes: 1 << 20})
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			must(t, err)
+			must(t, snk.Evolve(t.Context(), nil, b.Schema))
+			must(t, snk.Write(t.Context(), b))
+		}
+		must(t, snk.Commit(t.Context(), position(1)))
+		must(t, snk.Close(t.Context()))
+	}
+	same := func(what string) {
+		t.Helper()
+		for _, sql := range []string{columnsIn, "SELECT to_jsonb(t) FROM public.t ORDER BY id"} {
+			first := one(t, conns[0], sql)
+			want(t, what+", second", first, one(t, conns[1], sql))
+			want(t, what+", third", first, one(t, conns[2], sql))
+		}
+	}
+	hop(0, 1, 1)
+	hop(1, 2, 1)
+	same("copied")
+	sqlExec(t, conns[0], "ALTER TABLE t ADD c integer; UPDATE t SET c = id, v = 'w' WHERE id % 2 = 0")
+	hop(0, 1, 2)
+	hop(1, 2, 2)
+	same("with a column more")
 }

@@ -69,8 +69,11 @@ func (s *Sink) explain(doing string, err error) error {
 	return s.cfg.wrap(doing, err)
 }
 
-// foreignKeyViolation is the SQLSTATE of a row without the row that it refers to.
-const foreignKeyViolation = "23503"
+// SQLSTATEs of a row without the row that it refers to, and of a second row of one key.
+const (
+	foreignKeyViolation = "23503"
+	uniqueViolation     = "23505"
+)
 
 // replicaGrant is what an administrator types for the option constraints=off.
 func replicaGrant(user string) string {
@@ -97,7 +100,11 @@ func (s *Sink) lead(d *dataset) []string {
 	}
 	if d.checked != s.txn {
 		d.checked = s.txn
-		out = append(out, "LOCK TABLE "+d.target.String()+" IN ROW EXCLUSIVE MODE", d.plan.table.sameSQL())
+		const foreignTable = "f" // can't be locked
+		if d.table.Kind != foreignTable {
+			out = append(out, "LOCK TABLE "+d.target.String()+" IN ROW EXCLUSIVE MODE")
+		}
+		out = append(out, d.plan.table.sameSQL())
 	}
 	return out
 }
