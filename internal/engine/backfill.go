@@ -257,6 +257,9 @@ func (b *backfiller) turn(ctx context.Context) (moved bool, err error) {
 		return moved, nil //nolint:nilerr // a stop
 	}
 	if !r.unit {
+		if err := b.askedAgain(ctx); err != nil {
+			return moved, err
+		}
 		for _, d := range b.merge.Turn(r.last) {
 			if err := b.deliver(ctx, d); err != nil {
 				return moved, err
@@ -271,6 +274,22 @@ func (b *backfiller) turn(ctx context.Context) (moved bool, err error) {
 	}
 	b.start()
 	return moved, nil
+}
+
+// askedAgain opens the backfills that somebody asks for while the run goes on.
+func (b *backfiller) askedAgain(ctx context.Context) error {
+	for _, name := range b.g.r.ctl.askedAgain() {
+		i := slices.IndexFunc(b.g.blue.datasets, func(d connector.Dataset) bool { return d.Name == name && d.Schema != nil })
+		if i < 0 {
+			b.g.r.log.Warn("copying a dataset once more", slog.Any("error", unknownDataset(name, b.g.blue.datasets)))
+			continue
+		}
+		if err := b.merge.Request(ctx, b.g.blue.datasets[i].Schema, backfill.Truncate, b.lanes...); err != nil {
+			return fmt.Errorf("source: %w", err)
+		}
+		b.phase(name)
+	}
+	return nil
 }
 
 // mark publishes the position of the stream with the new ledger.

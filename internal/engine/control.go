@@ -104,6 +104,7 @@ type Control struct {
 	status   Status
 	paused   bool
 	stopped  bool
+	again    []string      // datasets to copy once more
 	changed  chan struct{} // closed and replaced whenever paused, stopped or the state changes
 	datasets map[string]int
 	sinks    map[string]int
@@ -122,6 +123,21 @@ func (c *Control) Resume() { c.set(func() { c.paused = false }) }
 
 // Stop ends the run in good order: nothing more is read, what was read is delivered and checkpointed, within Plan.Drain.
 func (c *Control) Stop() { c.set(func() { c.stopped = true }) }
+
+// Resnapshot copies datasets of a source that sends changes once more, into every sink, while the run goes on. Each is emptied in the
+// sink first. Names that the run does not know are logged and ignored.
+func (c *Control) Resnapshot(datasets ...string) {
+	c.set(func() { c.again = append(c.again, datasets...) })
+}
+
+// askedAgain takes what Resnapshot was asked for.
+func (c *Control) askedAgain() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	names := c.again
+	c.again = nil
+	return names
+}
 
 // Changed returns a channel that is closed when the state next changes.
 func (c *Control) Changed() <-chan struct{} {

@@ -269,3 +269,38 @@ func TestResnapshotUnknown(t *testing.T) {
 		}
 	})
 }
+
+// A dataset is copied once more while it is followed.
+//
+// clause W13, case C061.
+func TestResnapshotWhileRunning(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFollowed(seed, true, true)
+			f.src.Writes = 200
+			f.plan.Once = false
+			ctl := engine.NewControl()
+			ended := make(chan error, 1)
+			go func() {
+				_, err := engine.Run(t.Context(), f.plan, engine.Deps{Store: f.store, Control: ctl, Rand: rand.New(rand.NewPCG(seed, 7))})
+				ended <- err
+			}()
+			for range 3 {
+				time.Sleep(200 * time.Millisecond)
+				ctl.Resnapshot("t", "unknown")
+			}
+			time.Sleep(time.Minute)
+			ctl.Stop()
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			truncates := 0
+			for _, s := range f.sinks {
+				truncates += s.Truncates
+			}
+			if err := f.check(); err != nil || truncates < 2 {
+				t.Fatalf("seed %d: %d times emptied, %v", seed, truncates, err)
+			}
+		})
+	}
+}

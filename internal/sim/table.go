@@ -18,6 +18,8 @@ type TableSink struct {
 	Progress record.Progress
 	Has      bool
 	Fence    uint64
+	// Truncates counts how often it was emptied.
+	Truncates int
 }
 
 // NewTableSink returns an empty one.
@@ -91,6 +93,9 @@ func (a *applying) Write(ctx context.Context, b *record.Batch) error {
 	return a.step(ctx, "write", b.Position, func() error {
 		if a.failed {
 			a.cfg.World.violateLocked("sink %s: a write after a failure", a.cfg.Name)
+		}
+		if b.Truncate {
+			a.cfg.Truncates++
 		}
 		if err := a.rows.Apply(b); err != nil {
 			a.cfg.World.violateLocked("sink %s: %v", a.cfg.Name, err)
