@@ -154,8 +154,10 @@ SELECT a.attrelid, a.attname, a.atttypid, a.atttypmod, pg_catalog.format_type(a.
 	CASE o.collprovider WHEN 'b' THEN true WHEN 'c' THEN o.collcollate IN ('C', 'POSIX')
 		WHEN 'd' THEN coalesce(d.doc->>'datlocprovider', 'c') = 'b'
 			OR (coalesce(d.doc->>'datlocprovider', 'c') = 'c' AND d.doc->>'datcollate' IN ('C', 'POSIX')) END,
-	CASE WHEN a.atthasmissing THEN pg_catalog.array_to_string(a.attmissingval, '') END
-FROM pg_catalog.pg_attribute a
+	CASE WHEN a.atthasmissing THEN pg_catalog.array_to_string(a.attmissingval, '')
+		WHEN r.relkind = 'p' THEN (SELECT pg_catalog.array_to_string(l.attmissingval, '') FROM pg_catalog.pg_partition_tree(r.oid) p
+			JOIN pg_catalog.pg_attribute l ON l.attrelid = p.relid AND l.attname = a.attname WHERE l.atthasmissing LIMIT 1) END
+FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class r ON r.oid = a.attrelid
 LEFT JOIN pg_catalog.pg_collation o ON o.oid = a.attcollation
 LEFT JOIN pg_catalog.pg_namespace n ON n.oid = o.collnamespace
 CROSS JOIN (SELECT pg_catalog.to_jsonb(d) AS doc FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()) d

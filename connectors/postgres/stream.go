@@ -67,6 +67,7 @@ type stream struct {
 	described uint64
 	last      *streamRelation
 	types     map[uint32]pgoutput.Type
+	names     map[uint32]string // datasets of relations
 	failed    error
 
 	joining chan struct{} // capacity 1: held while tables join
@@ -91,7 +92,7 @@ type handed struct {
 func newStream(s *Source) *stream {
 	return &stream{
 		s: s, in: newInbox(s.ready), stop: func() {}, datasets: map[string]*streamDataset{}, excluded: map[string]bool{},
-		relations: map[uint32]*streamRelation{}, overlay: map[uint32]*streamRelation{}, types: map[uint32]pgoutput.Type{},
+		relations: map[uint32]*streamRelation{}, overlay: map[uint32]*streamRelation{}, types: map[uint32]pgoutput.Type{}, names: map[uint32]string{},
 		joining: make(chan struct{}, 1), asked: make(chan struct{}, 1),
 	}
 }
@@ -111,7 +112,7 @@ func (f *stream) Read(ctx context.Context, want connector.Limit) (*record.Batch,
 		}
 		more, err := f.step(ctx)
 		if err != nil {
-			if f.txn == nil && f.group.whole {
+			if f.group.whole && (f.txn == nil || f.txn.at < 0) {
 				f.emit() // what is complete is not lost
 				break
 			}

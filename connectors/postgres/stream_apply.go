@@ -199,6 +199,11 @@ func (f *stream) row(ctx context.Context, c *pgoutput.Change, size int) (used bo
 		return false, nil
 	}
 	d := r.dataset
+	if len(d.enums) > 0 && c.Kind != 'D' {
+		if err := f.relabel(ctx, r, c.New); err != nil {
+			return false, err
+		}
+	}
 	if len(f.group.parts) == 0 {
 		f.began = time.Now()
 	}

@@ -23,7 +23,14 @@ type streamDataset struct {
 	schema   *record.Schema
 	relation *streamRelation // that schema and rows are made for; nil: no change was seen yet
 	rows     *pgoutput.Rows
+	enums    []enumColumn
 	part     *part // of the present group
+}
+
+// enumColumn is a column of a description whose values are labels. The server does not say when there are new ones.
+type enumColumn struct {
+	at     int // in the description
+	labels map[string]bool
 }
 
 // streamRelation is a table as the server describes it in the stream.
@@ -89,6 +96,7 @@ func (f *stream) meet(ctx context.Context, r *streamRelation) error {
 	place := relation{schema: r.message.Namespace, name: r.message.Name}
 	name := place.dataset()
 	if r.dataset = f.datasets[name]; r.dataset != nil {
+		f.names[r.message.ID] = name
 		return nil
 	}
 	if f.excluded[name] {
@@ -100,7 +108,15 @@ func (f *stream) meet(ctx context.Context, r *streamRelation) error {
 			return err
 		}
 		if r.dataset = f.datasets[name]; r.dataset != nil {
+			f.names[r.message.ID] = name
 			return nil
+		}
+	}
+	if before := f.names[r.message.ID]; before != "" {
+		return &connector.Error{
+			Class: connector.ClassConfig, Code: "postgres.table.renamed", Doing: "reading the stream of changes", Dataset: before,
+			Err:  fmt.Errorf("the table is called %s from here on, which the selection does not mean", name),
+			Hint: "select it by its new name, or rename it back",
 		}
 	}
 	root, err := f.rootOf(ctx, r.message.ID)
@@ -172,9 +188,79 @@ func (f *stream) adopt(ctx context.Context, r *streamRelation) error {
 	if t.schema != d.schema {
 		f.s.env.Log.InfoContext(ctx, "the stream has other columns from here on", slog.String("dataset", t.dataset),
 			slog.String("columns", strings.Join(t.schema.Names(), ", ")), slog.String("position", f.at.lsn.String()))
+		if err := f.noteRewritten(ctx, d.schema, t.schema, r.message.ID); err != nil {
+			return f.s.tableError("reading the stream of changes", t, err)
+		}
 	}
 	d.table, d.schema, d.rows, d.relation = t, t.schema, rows, r
+	d.enums = enumsOf(t, &r.message)
 	return nil
+}
+
+func enumsOf(t *sourceTable, m *pgoutput.Relation) (out []enumColumn) {
+	for i, c := range m.Columns {
+		at := t.schema.Column(c.Name)
+		if at < 0 {
+			continue
+		}
+		if typ, err := record.TypeOf(t.schema.Columns.Field(at).Type); err == nil && typ.Kind == record.Enum {
+			labels := make(map[string]bool, len(typ.Labels))
+			for _, l := range typ.Labels {
+				labels[l] = true
+			}
+			out = append(out, enumColumn{at: i, labels: labels})
+		}
+	}
+	return out
+}
+
+// relabel looks the table up again where a row has a label that the schema does not.
+func (f *stream) relabel(ctx context.Context, r *streamRelation, row pgoutput.Tuple) error {
+	d := r.dataset
+	for i := 0; i < len(d.enums); i++ {
+		e := d.enums[i]
+		if e.at >= row.Len() {
+			continue
+		}
+		_, label := row.Value(e.at)
+		if label == nil || e.labels[string(label)] {
+			continue
+		}
+		if err := f.adopt(ctx, r); err != nil {
+			return err
+		}
+		for _, now := range d.enums { // also where it is no label any more
+			if now.at == e.at {
+				now.labels[string(label)] = true
+			}
+		}
+	}
+	return nil
+}
+
+// rewrittenSQL finds columns that have a default and no value for older rows: the server computed one for each.
+const rewrittenSQL = `SELECT pg_catalog.string_agg(a.attname, ', ' ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
+WHERE a.attrelid = $1::oid AND a.attname = ANY ($2::text[]) AND NOT a.atthasmissing AND (a.atthasdef OR a.attidentity <> '')
+	AND a.attgenerated = ''`
+
+// noteRewritten says which new columns have values in older rows that the log does not tell of.
+func (f *stream) noteRewritten(ctx context.Context, was, now *record.Schema, oid uint32) error {
+	added := record.Diff(was, now).Added
+	added = slices.DeleteFunc(added, func(name string) bool {
+		_, known := record.MissingOf(now.Columns.Field(now.Column(name)))
+		return known
+	})
+	if len(added) == 0 {
+		return nil
+	}
+	return f.s.borrow(ctx, func(pg *pgconn.PgConn) error {
+		rows, err := ask(ctx, pg, rewrittenSQL, strconv.FormatUint(uint64(oid), 10), textArray(len(added), func(i int) (string, bool) { return added[i], true }))
+		if err == nil && rows[0][0] != nil {
+			f.s.env.Log.WarnContext(ctx, "new columns may have values in older rows that the log does not tell of; --resnapshot copies them",
+				slog.String("dataset", now.Dataset), slog.String("columns", string(rows[0][0])))
+		}
+		return err
+	})
 }
 
 // tableOf returns the table as a description has it. Where the catalogue says the same, the schema is the one that the chunks of

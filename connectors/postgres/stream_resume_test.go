@@ -129,11 +129,7 @@ func TestStreamReconnects(t *testing.T) {
 	g.until(t, 2)
 	must(t, w.conn, `SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '`+w.slot+`'`,
 		`INSERT INTO t VALUES (3, 'c')`)
-	var err error
-	for end := time.Now().Add(streamPatience); err == nil && time.Now().Before(end); {
-		_, err = g.next(t, time.Second)
-	}
-	if connector.ClassOf(err) != connector.ClassTransient {
+	if err := g.fails(t); connector.ClassOf(err) != connector.ClassTransient {
 		t.Fatalf("the error is %v", err)
 	}
 	closeSource(t, g.src)

@@ -200,6 +200,18 @@ func (g *generation) quiet(t testing.TB) {
 	}
 }
 
+// fails reads until an error comes.
+func (g *generation) fails(t testing.TB) error {
+	t.Helper()
+	for end := time.Now().Add(streamPatience); time.Now().Before(end); {
+		if _, err := g.next(t, time.Second); err != nil {
+			return err
+		}
+	}
+	t.Fatal("no error came")
+	return nil
+}
+
 func (g *generation) acknowledge(t testing.TB) {
 	t.Helper()
 	if err := g.src.(connector.Acknowledger).Acknowledge(t.Context(), g.marks[len(g.marks)-1].position); err != nil {
