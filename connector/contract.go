@@ -114,6 +114,7 @@ type SourceContract struct {
 	Incremental  bool  // a run goes on behind where the last finished run ended
 	MaxUnitRows  int64 // hard limits of one replay unit; 0: none can exceed the wanted size
 	MaxUnitBytes int64
+	Readers      int // chunks of a Snapshotter that are read at the same time while changes are followed; 0: 1
 }
 
 // SinkContract is what a sink promises for one exact configuration.

@@ -107,7 +107,7 @@ type (
 	// connection of its own.
 	Snapshotter interface {
 		// PlanChunks yields consecutive chunks in key order that cover everything behind after (nil: from the beginning) to
-		// the open end, each of about target bytes. A dataset that can't be cut is one chunk.
+		// the open end, each of about target bytes; 0: what the source is configured for. A dataset that can't be cut is one chunk.
 		PlanChunks(ctx context.Context, dataset string, after []byte, target int64) ChunkSeq
 		// ReadChunk reads one chunk in one consistent transaction. Batches have no position. All that it emits carries the same
 		// Chunk.Snapshot; a chunk without rows emits one empty batch, so that its snapshot and its schema are known.

@@ -24,6 +24,9 @@ func (s *Source) PlanChunks(ctx context.Context, dataset string, after []byte, t
 
 // PlanChunksTo implements chunked.BoundedPlanner.
 func (s *Source) PlanChunksTo(ctx context.Context, dataset string, after, to []byte, target int64) connector.ChunkSeq {
+	if target <= 0 {
+		target = s.cfg.ChunkBytes
+	}
 	return func(yield func(record.Chunk, error) bool) {
 		t, err := s.find(ctx, dataset)
 		if err == nil {

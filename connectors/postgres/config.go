@@ -80,7 +80,7 @@ type SourceConfig struct {
 	Slot        string `leat:"slot" doc:"replication slot to follow by; default leat_ and the pipeline's name" example:"leat_shop"`
 	Publication string `leat:"publication" doc:"publication to follow by; default as slot" example:"leat_shop"`
 
-	Streaming     string        `leat:"streaming" doc:"take large transactions before they commit; off: the server stores them" enum:"on|off"`
+	Streaming     string        `leat:"streaming" doc:"take large transactions while open; off: the server keeps them" enum:"on|off"`
 	Binary        string        `leat:"binary" doc:"binary values in the stream; auto: where every type allows it" enum:"auto|on|off"`
 	SpillBytes    int64         `leat:"spill_bytes" doc:"memory for transactions that are still open; more goes to files"`
 	SpillDir      string        `leat:"spill_dir" doc:"folder for these files; default the system's temporary folder" example:"/var/tmp"`
@@ -139,6 +139,7 @@ func (c *SourceConfig) Contract() (connector.SourceContract, error) {
 	if c.Follow {
 		return connector.SourceContract{
 			Replay: connector.Deterministic, Topology: connector.Singleton, Input: connector.Changelog, CancelSafe: true,
+			Readers: c.Parallel,
 		}, nil
 	}
 	replay := connector.Deterministic

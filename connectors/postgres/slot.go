@@ -173,12 +173,26 @@ func chooseSlot(name string, slot *slotInfo, p *publication) (slotChoice, error)
 	case slot.Active:
 		return 0, &connector.Error{
 			Class: connector.ClassTransient, Code: "postgres.slot.active", Doing: "taking the replication slot " + strconv.Quote(name),
-			Err: fmt.Errorf("%s uses it", slot.Holder), Hint: "stop that one, or name another slot: slot=NAME",
+			Err: usesIt(slot.Holder), Hint: "stop that one, or name another slot: slot=NAME",
 		}
 	case slot.lost() != "" || p == nil || p.Age <= slot.Age || slot.Now > slot.Confirmed+adoptBytes:
 		return replaceSlot, nil
 	}
 	return takeSlot, nil
+}
+
+// errOwnSession says that a slot may be in use by a process of ours that died.
+var errOwnSession = errors.New("uses it")
+
+// deadSession is how long the server may take to notice that.
+const deadSession = 5 * time.Second
+
+// usesIt tells who uses a slot.
+func usesIt(holder string) error {
+	if strings.Contains(holder, "application leat") {
+		return fmt.Errorf("%s %w", holder, errOwnSession)
+	}
+	return fmt.Errorf("%s uses it", holder)
 }
 
 // Anchor implements connector.Anchor: it makes the publication and then the slot, and returns where the slot's stream begins. All
@@ -190,6 +204,13 @@ func (s *Source) Anchor(ctx context.Context) (record.Position, error) {
 	}
 	a := &anchoring{s: s, slot: s.slotName()}
 	p, err := a.run(ctx)
+	for end := time.Now().Add(deadSession); errors.Is(err, errOwnSession) && time.Now().Before(end) && ctx.Err() == nil; {
+		select { // what a process of ours that died has left on the server ends by itself
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+		p, err = a.run(ctx)
+	}
 	if err != nil {
 		a.undo(ctx)
 		return record.Position{}, s.cfg.wrap("making the place to follow from", err)
@@ -342,6 +363,8 @@ func (s *Source) makeSlot(ctx context.Context, name string, f *followFacts) (lsn
 }
 
 func createSlot(ctx context.Context, pg *pgconn.PgConn, name string, failover bool, patience time.Duration) (at lsn, err error) {
+	// So that the server does not go on waiting for others when this process has died. Not every platform has it.
+	_ = command(ctx, pg, "SET client_connection_check_interval = '1s'")
 	err = command(ctx, pg, fmt.Sprintf("BEGIN; SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = %d", patience.Milliseconds()))
 	if err != nil {
 		return 0, err

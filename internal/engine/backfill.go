@@ -17,11 +17,9 @@ import (
 )
 
 const (
-	chunkBytes   = 16 << 20 // wanted size of a chunk
-	chunkReaders = 3        // chunks that are read at the same time
-	chunkBuffer  = 64 << 20 // a chunk that is larger is passed on while it is read, and the stream waits for it
-	heldBytes    = 64 << 20 // changes that wait for chunks: the stream waits when there are more
-	chunkRetry   = time.Second
+	chunkBuffer = 64 << 20 // a chunk that is larger is passed on while it is read, and the stream waits for it
+	heldBytes   = 64 << 20 // changes that wait for chunks: the stream waits when there are more
+	chunkRetry  = time.Second
 )
 
 // backfiller gives lanes the snapshots that they lack while changes are followed. All but what its mutex guards belongs to the reader's
@@ -68,7 +66,7 @@ func (g *generation) openBackfills(ctx context.Context, s start, c choice) error
 		return nil
 	}
 	b := &backfiller{
-		g: g, chunks: chunks, known: map[string]bool{}, events: make(chan event, chunkReaders+1), plans: map[backfill.Pass]*planner{},
+		g: g, chunks: chunks, known: map[string]bool{}, events: make(chan event, 1), plans: map[backfill.Pass]*planner{},
 		failed: map[string]map[string]string{},
 	}
 	order, _ := positionsOf(g.src)

@@ -168,8 +168,9 @@ func (b *backfiller) start() {
 		}
 		return due
 	})
-	for b.passing == nil && b.running < chunkReaders {
-		w := b.merge.Next(chunkReaders)
+	readers := max(b.g.r.contract.Readers, 1)
+	for b.passing == nil && b.running < readers {
+		w := b.merge.Next(readers)
 		if w == nil {
 			return
 		}
@@ -233,7 +234,7 @@ func (b *backfiller) plannerOf(w *backfill.Work) *planner {
 		defer cancel()
 		stop := context.AfterFunc(over, cancel)
 		defer stop()
-		for c, err := range b.chunks.PlanChunks(ctx, w.Dataset, w.After, chunkBytes) {
+		for c, err := range b.chunks.PlanChunks(ctx, w.Dataset, w.After, 0) {
 			select {
 			case p.out <- plannedChunk{c, err}:
 			case <-ctx.Done():

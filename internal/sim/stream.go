@@ -39,7 +39,7 @@ func NewStream(w *World, db *Database) *Stream {
 
 // Contract implements connector.SourceConfig.
 func (*Stream) Contract() (connector.SourceContract, error) {
-	return connector.SourceContract{Replay: connector.Deterministic, Input: connector.Changelog}, nil
+	return connector.SourceContract{Replay: connector.Deterministic, Input: connector.Changelog, Readers: 3}, nil
 }
 
 // Identity implements connector.SourceConfig.
