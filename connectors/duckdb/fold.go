@@ -4,8 +4,8 @@ package duckdb
 
 import (
 	"errors"
-	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -91,7 +91,7 @@ func (f *fold) keyText(rb arrow.RecordBatch, i int) string {
 	for _, k := range f.set.schema.Key {
 		at := len(f.buf)
 		f.buf = record.AppendText(f.buf, rb.Column(k), i)
-		f.buf = fmt.Appendf(f.buf, "\x00%d\x00", len(f.buf)-at)
+		f.buf = append(strconv.AppendInt(append(f.buf, 0), int64(len(f.buf)-at), 10), 0)
 	}
 	return string(f.buf)
 }

@@ -281,6 +281,7 @@ func TestEvolveWithIndexes(t *testing.T) {
 	commit(t, snk, record.Progress{Run: "r"})
 	holds(t, path, `SELECT id||x||b FROM t ORDER BY id`, "1AC", "2A2C2")
 	holds(t, path, `SELECT v FROM log`, "A2")
+	holds(t, path, `SELECT count(*) FROM seen`, "2")
 	holds(t, path, `SELECT x.name FROM pragma_index_list('t') AS l, pragma_index_info(l.name) AS x`, "x")
 }
 
