@@ -71,10 +71,13 @@ func (s *Sink) evolve(ctx context.Context, from, to *record.Schema) error {
 	case known == nil && from != nil:
 		known = columnsOf(from)
 	}
-	e := evolution{s: s, d: d, to: to, drops: from != nil, gone: map[string]knownColumn{}}
-	e.compare(known, d.table)
+	e := evolution{s: s, d: d, to: to, drops: from != nil}
+	if from != nil && !slices.Equal(from.KeyNames(), to.KeyNames()) {
+		e.key = to.KeyNames()
+	}
+	e.compare(known)
 	if !e.empty() {
-		if err := e.apply(ctx); err != nil {
+		if err := e.apply(ctx, known); err != nil {
 			return err
 		}
 	}
@@ -121,7 +124,8 @@ type evolution struct {
 	s     *Sink
 	d     *dataset
 	to    *record.Schema
-	drops bool // columns that are gone are dropped
+	drops bool     // columns that are gone are dropped
+	key   []string // if it is another one than before
 
 	dropped []string
 	gone    map[string]knownColumn // the same, by their names
@@ -140,12 +144,15 @@ type retyping struct {
 }
 
 func (e *evolution) empty() bool {
-	return len(e.dropped)+len(e.relaxed)+len(e.renamed)+len(e.added)+len(e.retyped) == 0
+	return !e.keyless() && len(e.dropped)+len(e.relaxed)+len(e.renamed)+len(e.added)+len(e.retyped) == 0
 }
 
 // compare finds what the table lacks. Columns are the same ones where their ids are equal, or, where one of them has no id, their
 // names.
-func (e *evolution) compare(known []knownColumn, t *table) {
+func (e *evolution) compare(known []knownColumn) {
+	t := e.d.table
+	e.dropped, e.left, e.relaxed, e.renamed, e.added, e.retyped = nil, nil, nil, nil, nil, nil
+	e.gone = map[string]knownColumn{}
 	taken := map[string]bool{} // names at the target that go on, by their name before
 	for i, now := range columnsOf(e.to) {
 		name, was := partner(known, now, t)
@@ -211,8 +218,17 @@ func demanding(c tableColumn) bool {
 	return c.NotNull && !c.Default && c.Identity == "" && c.Generated == ""
 }
 
-// apply changes the table.
-func (e *evolution) apply(ctx context.Context) error {
+// keyless reports whether the key is another one than before and the table has no unique index of it.
+func (e *evolution) keyless() bool {
+	if len(e.key) == 0 {
+		return false
+	}
+	_, ok := e.d.table.arbiter(e.key)
+	return !ok
+}
+
+// apply changes the table. It is looked at again under a lock, since others may have changed it.
+func (e *evolution) apply(ctx context.Context, known []knownColumn) error {
 	s, d := e.s, e.d
 	if s.cfg.Create == createNever {
 		return e.forbidden(ctx)
@@ -224,12 +240,25 @@ func (e *evolution) apply(ctx context.Context) error {
 	if err := s.db.exec(ctx, "lock", "LOCK TABLE "+d.target.String()+" IN ACCESS EXCLUSIVE MODE"); err != nil {
 		return err
 	}
+	if err := s.look(ctx, d); err != nil {
+		return err
+	}
+	e.compare(known)
 	for _, step := range []func(context.Context) error{e.drop, e.rename, e.add, e.retype} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
 	d.checked = 0
+	if err := s.look(ctx, d); err != nil {
+		return err
+	}
+	if !e.keyless() {
+		return nil
+	}
+	if err := s.db.exec(ctx, "alter", d.table.keyFix(tableKey{}, e.key)); err != nil {
+		return err
+	}
 	return s.look(ctx, d)
 }
 
@@ -238,11 +267,13 @@ func (e *evolution) alter(ctx context.Context, changes ...string) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	sql := "ALTER TABLE " + e.d.target.String() + " " + strings.Join(changes, ", ")
-	if err := e.s.db.exec(ctx, "alter", sql); err != nil {
+	if err := e.s.db.exec(ctx, "alter", "ALTER TABLE "+e.d.target.String()+" "+strings.Join(changes, ", ")); err != nil {
 		return err
 	}
-	e.s.env.Log.InfoContext(ctx, "a table follows its source", slog.String("dataset", e.to.Dataset), slog.String("sql", sql))
+	for _, c := range changes {
+		shown, _, _ := strings.Cut(c, " DEFAULT ") // no value in a log
+		e.s.env.Log.InfoContext(ctx, "a table follows its source", slog.String("dataset", e.to.Dataset), slog.String("change", shown))
+	}
 	return nil
 }
 

@@ -202,3 +202,17 @@ func TestSinkMapsWhatWillBe(t *testing.T) {
 		t.Errorf("a column that only the target has: %v, hint %q", err, connector.HintOf(err))
 	}
 }
+
+// A table that gets a primary key at its source gets one here.
+func TestSinkEvolveKey(t *testing.T) {
+	rawURL, conn := db(t)
+	without, with := bag("t", number("1", "id"), text("2", "v")), keyed("t", number("1", "id"), text("2", "v"))
+	snk := startSink(t, sinkConfig(t, rawURL), connector.Upsert, 1)
+	must(t, snk.Evolve(t.Context(), nil, without))
+	must(t, snk.Write(t.Context(), connectortest.Changes(without, connectortest.Change{Row: []string{"1", `"a"`}}, connectortest.Change{Row: []string{"2", `"b"`}})))
+	must(t, snk.Evolve(t.Context(), without, with))
+	must(t, snk.Write(t.Context(), connectortest.Changes(with, connectortest.Change{Op: record.Update, Row: []string{"1", `"A"`}})))
+	must(t, snk.Commit(t.Context(), position(1)))
+	want(t, "rows", "1|A\n2|b", one(t, conn, "SELECT * FROM t ORDER BY id"))
+	want(t, "key", "PRIMARY KEY (id)", one(t, conn, "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 't'::regclass AND contype = 'p'"))
+}

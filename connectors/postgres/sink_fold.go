@@ -120,23 +120,22 @@ func newCompactor(d *dataset, b *record.Batch) (*compactor, error) {
 
 // fullImages reports whether images before a change have more than the key.
 func (p *plan) fullImages(b *record.Batch) bool {
-	others := 0
-	for n, col := range p.send {
-		if slices.Contains(p.key, n) {
-			continue
-		}
-		others++
-		if b.Old != nil && b.Old.Column(col).NullN() < b.NumRows() {
-			return true
-		}
-		arr := b.Rows.Column(col)
-		for i := range b.Ops {
-			if b.Ops[i] == record.Delete && arr.IsValid(i) {
-				return true
-			}
+	if len(p.send) == len(p.key) {
+		return true
+	}
+	var deletes []int
+	for i, op := range b.Ops {
+		if op == record.Delete {
+			deletes = append(deletes, i)
 		}
 	}
-	return others == 0
+	return slices.ContainsFunc(p.all, func(n int) bool {
+		col := p.send[n]
+		if slices.Contains(p.key, n) {
+			return false
+		}
+		return b.Old != nil && b.Old.Column(col).NullN() < b.NumRows() || slices.ContainsFunc(deletes, b.Rows.Column(col).IsValid)
+	})
 }
 
 // fold returns the changes of rows from to to, in the order in which their keys were first touched. Rows in skip are left out; rows

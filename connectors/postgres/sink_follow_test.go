@@ -82,6 +82,70 @@ func TestSinkShiftedKeysAcrossBatches(t *testing.T) {
 	}
 }
 
+// The same where only the server can tell which keys are equal, and where a row is refused in between, so that the batch is taken apart.
+// clause E12
+func TestSinkSwappedKeysRowByRow(t *testing.T) {
+	rawURL, conn := db(t)
+	sqlExec(t, conn, "CREATE EXTENSION citext; CREATE TABLE t (id citext PRIMARY KEY, v text CHECK (v <> 'bad')); CREATE TABLE u (id bigint PRIMARY KEY, v text CHECK (v <> 'bad'))")
+	for _, s := range []*record.Schema{keyed("t", text("", "id"), text("", "v")), keyed("u", number("", "id"), text("", "v"))} {
+		snk := startSink(t, sinkConfig(t, rawURL), connector.Upsert, 1)
+		row := func(id int, v string) []string {
+			if s.Dataset == "t" {
+				return []string{fmt.Sprintf(`"%d"`, id), v}
+			}
+			return []string{strconv.Itoa(id), v}
+		}
+		var inserts, moves []connectortest.Change
+		for i := range 8 {
+			inserts = append(inserts, connectortest.Change{Row: row(i, fmt.Sprintf(`"v%d"`, i))})
+			moves = append(moves, connectortest.Change{Op: record.Update, Row: row(i^1, connectortest.Unsent), Old: row(i, fmt.Sprintf(`"v%d"`, i))})
+		}
+		must(t, snk.Write(t.Context(), connectortest.Changes(s, inserts...)))
+		moves = slices.Insert(moves, 3, connectortest.Change{Row: row(99, `"bad"`)})
+		b := connectortest.Changes(s, moves...)
+		b.Position = position(1).Position
+		if bad := rowErrorsOf(t, snk.Write(t.Context(), b)); len(bad) != 1 || bad[0].Index != 3 {
+			t.Errorf("refused: %+v", bad)
+		}
+		must(t, snk.Commit(t.Context(), position(1)))
+		must(t, snk.Close(t.Context()))
+		want(t, s.Dataset, "0|v1\n1|v0\n2|v3\n3|v2\n4|v5\n5|v4\n6|v7\n7|v6", one(t, conn, "SELECT * FROM "+s.Dataset+" ORDER BY id"))
+	}
+}
+
+// Few rows travel as arrays: every type but arrays themselves, updated, moved and deleted.
+func TestSinkFewRowsOfAnyType(t *testing.T) {
+	rawURL, conn := db(t)
+	var cases []connectortest.Case
+	snk := openSink(t, sinkConfig(t, rawURL))
+	all := connectortest.Cases()
+	mapped, err := snk.Map(t.Context(), connectortest.Schema("types", all...))
+	must(t, err)
+	for i, c := range all {
+		rt, err := record.TypeOf(c.Type)
+		must(t, err)
+		if m := mapped[i+1]; m.Fidelity == connector.Exact && rt.Kind != record.Array && rt.Kind != record.List {
+			cases = append(cases, c)
+		}
+	}
+	if len(cases) < 30 {
+		t.Fatalf("%d types", len(cases))
+	}
+	b := connectortest.Batch("types", cases...)
+	snk = startSink(t, sinkConfig(t, rawURL), connector.Upsert, 1)
+	must(t, snk.Write(t.Context(), b))
+	must(t, snk.Write(t.Context(), connectortest.Sliced(b)))
+	if snk.datasets["types"].stageTxn != 0 || !snk.datasets["types"].plan.arrays {
+		t.Error("they went through a stage")
+	}
+	must(t, snk.Commit(t.Context(), position(1)))
+	rows := connectortest.Rows(b)
+	slices.Sort(rows)
+	if got := rowsOf(t, conn, b.Schema); !slices.Equal(rows, got) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(rows, "\n"))
+	}
+}
+
 // Rows without a key are found whatever their types: those without an equality, and those whose equality takes different values for
 // the same (NaN, -0, 1.0 and 1.00, A and a).
 // case C034

@@ -190,12 +190,11 @@ func (e *imageStage) number(was []byte) (pattern, image int) {
 
 // writeImages writes rows of a dataset without a key: what updates and deletes mean is found by the whole row.
 func (s *Sink) writeImages(ctx context.Context, l load) error {
-	m, err := newImages(l)
-	if err != nil {
-		return err
-	}
 	return s.isolate(ctx, l, span{to: l.b.NumRows(), try: func(ctx context.Context, l load, from, to int) error {
-		m.p = l.d.plan
+		m, err := newImages(l)
+		if err != nil {
+			return err
+		}
 		m.fold(from, to, l.bad)
 		return s.applyImages(ctx, l, m)
 	}})
@@ -237,7 +236,9 @@ func (s *Sink) applyImages(ctx context.Context, l load, m *imageFold) error {
 			want = append(want, e.updates[n])
 		}
 	}
-	x.add(st.appendSQL(st.staged(stageUpsert)))
+	if e.inserts > 0 {
+		x.add(st.appendSQL(st.staged(stageUpsert)))
+	}
 	results, err := s.db.run(ctx, "merge", x)
 	if err != nil {
 		return err

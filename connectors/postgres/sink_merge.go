@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/leatdata/leat/format/pgcopy"
-	"github.com/leatdata/leat/record"
 )
 
 // Up to these sizes changes go to the target in arrays, in the same message as all else; larger ones go through a stage.
@@ -61,6 +60,7 @@ type merge struct {
 	st      *stage
 	c       *compactor
 	from    int
+	ends    bool // it is the end of what is in the batch, and of the source's transaction
 	buf     []byte
 	tuples  []tuple
 	updates patterns // of rows that stay under their key
@@ -79,6 +79,7 @@ func encodeMerge(l load, from, to int, buf []byte) (*merge, error) {
 	for {
 		changes := c.fold(from, to, l.bad)
 		m := &merge{st: l.d.stage, c: c, from: from, buf: pgcopy.AppendHeader(buf[:0]), counts: map[int]int{}}
+		m.ends = to == l.b.NumRows() && !l.b.Position.Zero()
 		known := len(l.bad)
 		for _, ch := range changes {
 			if err := m.add(ch); err != nil {
@@ -230,7 +231,7 @@ func (s *Sink) applyEach(ctx context.Context, l load, from, to int) error {
 	x.add(lead...)
 	var waiting []*merge
 	send := func() error {
-		if x.n == 0 {
+		if x.n == 0 && len(waiting) == 0 {
 			return nil
 		}
 		err := s.mergeArrays(ctx, l, x, waiting...)
@@ -247,10 +248,14 @@ func (s *Sink) applyEach(ctx context.Context, l load, from, to int) error {
 			return err
 		case m.small():
 			waiting = append(waiting, m)
-			continue
-		}
-		if err = send(); err == nil {
-			err = s.mergeStage(ctx, l, nil, m)
+			if len(m.open()) == 0 {
+				continue // the next one need not know what became of it
+			}
+			err = send()
+		default:
+			if err = send(); err == nil {
+				err = s.mergeStage(ctx, l, nil, m)
+			}
 		}
 		if err != nil {
 			return err
@@ -303,7 +308,7 @@ type mergeAnswer struct {
 func (s *Sink) bindMerge(x *script, m *merge) mergeAnswer {
 	a := mergeAnswer{m: m, arrived: -1}
 	p := m.c.p
-	if open := m.open(m.c.b); len(open) > 0 {
+	if open := m.open(); len(open) > 0 {
 		arrived := func(t tuple) bool { return t.op >= 0 && open[t.row] != "" }
 		a.arrived = s.bindRows(x, m, boundRows{"arrived", p.key, arrived, m.st.arrivedSQL})
 	}
@@ -383,7 +388,7 @@ func rowNumbers(r *pgconn.Result) []int {
 func (s *Sink) mergeStage(ctx context.Context, l load, lead []string, m *merge) error {
 	before := append(lead, s.stageReady(l.d)...)
 	copying := strings.Join(append(before, m.st.copySQL()), ";\n")
-	open := m.open(l.b)
+	open := m.open()
 	asks := len(open) > 0 || len(m.updates.own) > 0 || len(m.fills.own) > 0
 	if !asks {
 		copying += ";\n" + strings.Join(m.statements(), ";\n")
@@ -476,10 +481,10 @@ func (m *merge) refuseMissing(l load, missing []int) {
 	}
 }
 
-// open returns the rows of the batch that came to a key whose row at the target, if there is one, will be told of in a later batch of
-// the same transaction, and their keys.
-func (m *merge) open(b *record.Batch) map[int]string {
-	if !m.c.full || !b.Position.Zero() {
+// open returns the rows of the batch that came to a key whose row at the target, if there is one, will be told of later in the same
+// transaction, and their keys.
+func (m *merge) open() map[int]string {
+	if !m.c.full || m.ends {
 		return nil
 	}
 	open := map[int]string{}
@@ -493,7 +498,7 @@ func (m *merge) open(b *record.Batch) map[int]string {
 // displace remembers the keys whose rows the target had to give up, for the next batch of the transaction: arrived are rows of the
 // batch that took the place of another one.
 func (m *merge) displace(l load, arrived []int) {
-	if !m.c.full || !l.b.Position.Zero() {
+	if !m.c.full || m.ends {
 		return
 	}
 	_, crowded := m.c.arrived()
@@ -501,7 +506,7 @@ func (m *merge) displace(l load, arrived []int) {
 		delete(l.d.displaced, s.id)
 	}
 	maps.Copy(l.d.displaced, crowded)
-	open := m.open(l.b)
+	open := m.open()
 	for _, row := range arrived {
 		l.d.displaced[open[row]]++
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -36,6 +37,16 @@ func (s *session) run(ctx context.Context, op string, x *script) ([]*pgconn.Resu
 	s.env.Roundtrip(op)
 	results, err := s.conn.PgConn().ExecBatch(ctx, &x.batch).ReadAll()
 	return results, err //nolint:wrapcheck // callers say what was being done
+}
+
+// version is the server's major version; 0: it does not say.
+func (s *session) version() int {
+	major, _, _ := strings.Cut(s.conn.PgConn().ParameterStatus("server_version"), ".")
+	n, err := strconv.Atoi(strings.TrimRight(major, "abcdelrtv "))
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // arrays collects rows as one binary array for each column: the values of a statement that reads them with unnest.

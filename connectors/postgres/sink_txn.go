@@ -18,8 +18,12 @@ func (s *Sink) beginStatements() []string {
 	out := []string{
 		"BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL client_min_messages = warning", "SET LOCAL bytea_output = hex",
 		"SET LOCAL DateStyle = 'ISO, YMD'", "SET LOCAL TimeZone = 'UTC'", "SET LOCAL IntervalStyle = postgres",
-		"SET LOCAL extra_float_digits = 3", "SET LOCAL statement_timeout = 0", "SET CONSTRAINTS ALL DEFERRED",
-		"SET LOCAL synchronous_commit = " + s.synchronous,
+		"SET LOCAL extra_float_digits = 3", "SET LOCAL statement_timeout = 0", "SET LOCAL idle_in_transaction_session_timeout = 0",
+		"SET CONSTRAINTS ALL DEFERRED", "SET LOCAL synchronous_commit = " + s.synchronous,
+	}
+	const transactionTimeouts = 17
+	if s.db.version() >= transactionTimeouts {
+		out = append(out, "SET LOCAL transaction_timeout = 0")
 	}
 	if s.cfg.Constraints == constraintsOff {
 		out = append(out, "SET LOCAL session_replication_role = replica")
@@ -27,8 +31,8 @@ func (s *Sink) beginStatements() []string {
 	return out
 }
 
-// opening returns the statements that make sure of a transaction, for what stays once it is done. Whoever sends them calls keep, or
-// undo after an error.
+// opening returns the statements that make sure of a transaction. Whoever sends them sets kept where what was done stays, and calls
+// undo, or gives up the value, after an error.
 func (s *Sink) opening() []string {
 	if s.open {
 		return nil
@@ -102,7 +106,7 @@ func (s *Sink) lead(d *dataset) []string {
 		d.checked = s.txn
 		const foreignTable = "f" // can't be locked
 		if d.table.Kind != foreignTable {
-			out = append(out, "LOCK TABLE "+d.target.String()+" IN ROW EXCLUSIVE MODE")
+			out = append(out, "LOCK TABLE ONLY "+d.target.String()+" IN ROW EXCLUSIVE MODE")
 		}
 		out = append(out, d.plan.table.sameSQL())
 	}
