@@ -78,6 +78,7 @@ func (c committed) is(p record.Progress) bool {
 type inflow struct {
 	*layout
 	sent      *record.Schema // as it was last written; nil: nothing was
+	kept      *record.Schema // as it was last written durably; nil: nothing was
 	committed bool           // rows of it are durable
 	checked   bool           // the target was brought up to the first schema
 	frozen    *frozenColumns // the columns changed, and the target stays as it is; nil: it follows
@@ -208,6 +209,12 @@ func (d *deliverer) replace(cause error, wait time.Duration) error {
 		d.g.r.log.Warn("closing a sink that failed", slog.Any("error", err))
 	}
 	d.pending = pending{rows: map[string]int64{}}
+	for _, in := range d.datasets { // columns that were changed and not committed are as they were
+		if in.sent != in.kept && in.frozen == nil && d.g.back != nil {
+			in.layout = nil
+		}
+		in.sent, in.checked = in.kept, false
+	}
 	d.g.r.ctl.sink(d.spec.Name, func(s *SinkStatus) { s.Retries++ })
 	if wait > 0 {
 		d.g.r.log.Warn("replacing a sink", slog.String("sink", d.spec.Name), slog.Any("error", cause), slog.Duration("wait", wait))
@@ -452,6 +459,9 @@ func (d *deliverer) settled(at committed) error {
 	d.g.r.ctl.sink(d.spec.Name, func(s *SinkStatus) { s.Durable += n; s.Position = at.Position })
 	if err := d.ackHeld(); err != nil {
 		return err
+	}
+	for _, in := range d.datasets {
+		in.kept = in.sent
 	}
 	d.durable = at // not before: a commit that the lane did not hear of is skipped as one whose outcome was unknown
 	held := d.held
