@@ -36,6 +36,23 @@
 // stream. Rows that a policy hides from the role are an error. Two spellings of a key that the server takes for equal (citext, collations
 // that are not deterministic) are one row to it and two keys to a ledger of single keys.
 //
+// # Stream
+//
+// Changes come as whole transactions, in the order of their commits: a batch for each dataset of as many transactions as fit, the last one
+// with the position. A transaction that is larger than wanted comes in pieces, of which only the last one has a position. What the server
+// sends of transactions that are open waits in memory, beyond spill_bytes in files, and comes when they are committed; what is rolled back
+// never comes. A transaction that was prepared comes when that is committed.
+//
+// The server hears every second what arrived and what was acknowledged, however long nobody reads, and is never told that more is safe
+// than that. The position moves on, at most once in a second, where nothing happens to the tables, so that the server keeps no log for
+// them. A stream that is behind waits a moment for larger batches; one that is not waits for nothing.
+//
+// An update has the row after it, and of the row before what the replica identity sends: the key where it changed, or all of it. Values
+// that are stored out of line and did not change are marked as not sent, unless the whole row before is there. Each change has the
+// columns that its table had at that place of the stream, with ids that survive a rename; a change of columns is seen with the first
+// change of a row that follows it. What the server computes for older rows by itself, such as a random default of a new column,
+// is not in the log.
+//
 // # Slot and publication
 //
 // A source that is followed has a replication slot (plugin pgoutput) and a publication on the server, whose names come from the

@@ -92,7 +92,8 @@ type handed struct {
 func newStream(s *Source) *stream {
 	return &stream{
 		s: s, in: newInbox(s.ready), stop: func() {}, datasets: map[string]*streamDataset{}, excluded: map[string]bool{},
-		relations: map[uint32]*streamRelation{}, overlay: map[uint32]*streamRelation{}, types: map[uint32]pgoutput.Type{}, names: map[uint32]string{},
+		relations: map[uint32]*streamRelation{}, overlay: map[uint32]*streamRelation{},
+		types: map[uint32]pgoutput.Type{}, names: map[uint32]string{},
 		joining: make(chan struct{}, 1), asked: make(chan struct{}, 1),
 	}
 }

@@ -239,7 +239,7 @@ func (f *stream) truncate(ctx context.Context, m pgoutput.Truncate) (used bool, 
 		}
 	}
 	for _, r := range relations {
-		f.group.seal(r.dataset)
+		r.dataset.seal()
 		p := f.group.part(r.dataset)
 		p.truncate = true
 		f.group.touch(p, f.txn)

@@ -78,7 +78,7 @@ func drainStream(b *testing.B, w *follower, options map[string]string, n int) (b
 		}
 		if batch == nil {
 			select {
-			case <-g.src.(connector.Notifier).Ready():
+			case <-capability[connector.Notifier](b, g.src).Ready():
 			case <-time.After(time.Second):
 			}
 			continue
@@ -101,7 +101,6 @@ func receive(b *testing.B, w *follower) {
 	if err := w.conn.QueryRow(b.Context(), `SELECT pg_current_wal_lsn()::text`).Scan(&end); err != nil {
 		b.Fatal(err)
 	}
-	//nolint:gosec // a test's own arguments
 	cmd := exec.CommandContext(b.Context(), program, "-d", w.db+"&host="+pgtest.SocketDir(b), "-S", w.slot, "--start", "-f", "/dev/null",
 		"-o", "proto_version=2", "-o", "publication_names="+w.slot, "-o", "binary=true", "-o", "streaming=on", "--endpos", end, "-s", "0", "-F", "0")
 	if out, err := cmd.CombinedOutput(); err != nil {

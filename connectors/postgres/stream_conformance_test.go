@@ -43,11 +43,10 @@ func (s *anchoredSource) Start(ctx context.Context, start connector.SourceStart)
 // clauses S1, S7, S8, S9, S12, S14, S15, S23, S24.
 func TestStreamConformance(t *testing.T) {
 	w := newFollower(t, map[string]string{"spill_bytes": "0"}, earlyBlocks, `CREATE TABLE t (id int PRIMARY KEY, v text)`)
-	must(t, w.conn, `INSERT INTO t VALUES (1, 'a')`, `INSERT INTO t VALUES (2, 'b'), (3, 'c'), (4, 'd')`,
-		`BEGIN`, `INSERT INTO t SELECT i, repeat('x', 3000) FROM generate_series(100, 107) i`, `COMMIT`,
+	must(t, w.conn, `INSERT INTO t VALUES (1, 'a')`, `INSERT INTO t VALUES (2, 'b'), (3, 'c')`, `BEGIN`, `INSERT INTO t SELECT i, repeat('x', 3000) FROM generate_series(100, 103) i`, `COMMIT`,
 		`INSERT INTO t VALUES (5, 'e')`)
-	rows := []string{`{"id":1,"v":"a"}`, `{"id":2,"v":"b"}`, `{"id":3,"v":"c"}`, `{"id":4,"v":"d"}`}
-	rows = append(rows, numbered(`{"id":%d,"v":"`+strings.Repeat("x", 3000)+`"}`, 100, 107)...)
+	rows := []string{`{"id":1,"v":"a"}`, `{"id":2,"v":"b"}`, `{"id":3,"v":"c"}`}
+	rows = append(rows, numbered(`{"id":%d,"v":"`+strings.Repeat("x", 3000)+`"}`, 100, 103)...)
 	connectortest.Source(t, connectortest.SourceCase{
 		New: func(t testing.TB) connector.SourceConfig {
 			t.Helper()

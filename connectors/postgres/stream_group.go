@@ -104,7 +104,7 @@ func (g *group) part(d *streamDataset) *part {
 }
 
 // seal ends the batch under way of a dataset; the next change begins another one.
-func (g *group) seal(d *streamDataset) {
+func (d *streamDataset) seal() {
 	if d.part == nil {
 		return
 	}

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -35,9 +36,7 @@ func TestStreamOpenTransactions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			with := map[string]string{"spill_dir": dir}
-			for k, v := range options {
-				with[k] = v
-			}
+			maps.Copy(with, options)
 			w := newFollower(t, with, earlyBlocks, `CREATE TABLE t (id int PRIMARY KEY, v text)`, `CREATE TABLE u (id int PRIMARY KEY)`)
 			other := pgtest.Conn(t, w.db)
 			g := w.start(t, record.Position{}, nil)

@@ -180,11 +180,11 @@ func (f *stream) adopt(ctx context.Context, r *streamRelation) error {
 		d.table, d.relation = t, r
 		return nil
 	}
-	rows, err := f.rowsOf(t, &r.message)
+	rows, err := collector(t, &r.message)
 	if err != nil {
 		return f.s.tableError("reading the stream of changes", t, err)
 	}
-	f.group.seal(d)
+	d.seal()
 	if t.schema != d.schema {
 		f.s.env.Log.InfoContext(ctx, "the stream has other columns from here on", slog.String("dataset", t.dataset),
 			slog.String("columns", strings.Join(t.schema.Names(), ", ")), slog.String("position", f.at.lsn.String()))
@@ -254,9 +254,10 @@ func (f *stream) noteRewritten(ctx context.Context, was, now *record.Schema, oid
 		return nil
 	}
 	return f.s.borrow(ctx, func(pg *pgconn.PgConn) error {
-		rows, err := ask(ctx, pg, rewrittenSQL, strconv.FormatUint(uint64(oid), 10), textArray(len(added), func(i int) (string, bool) { return added[i], true }))
+		names := textArray(len(added), func(i int) (string, bool) { return added[i], true })
+		rows, err := ask(ctx, pg, rewrittenSQL, strconv.FormatUint(uint64(oid), 10), names)
 		if err == nil && rows[0][0] != nil {
-			f.s.env.Log.WarnContext(ctx, "new columns may have values in older rows that the log does not tell of; --resnapshot copies them",
+			f.s.env.Log.WarnContext(ctx, "new columns may have values in older rows that no change tells of; --resnapshot copies them",
 				slog.String("dataset", now.Dataset), slog.String("columns", string(rows[0][0])))
 		}
 		return err
@@ -331,8 +332,8 @@ func (f *stream) matches(t *sourceTable, m *pgoutput.Relation) bool {
 // identityFull is the replica identity that sends whole rows.
 const identityFull = 'f'
 
-// rowsOf makes the collector of a table's changes.
-func (f *stream) rowsOf(t *sourceTable, m *pgoutput.Relation) (*pgoutput.Rows, error) {
+// collector makes the collector of a table's changes.
+func collector(t *sourceTable, m *pgoutput.Relation) (*pgoutput.Rows, error) {
 	columns := make([]pgoutput.RowColumn, len(m.Columns))
 	for i, c := range m.Columns {
 		columns[i].Target = slices.IndexFunc(t.cols, func(k sourceColumn) bool { return k.name == c.Name })
@@ -340,7 +341,8 @@ func (f *stream) rowsOf(t *sourceTable, m *pgoutput.Relation) (*pgoutput.Rows, e
 			columns[i].Type, columns[i].Binary = t.types[at], t.cols[at].inBinary()
 		}
 	}
-	return pgoutput.NewRows(t.schema, columns, pgoutput.Options{CheckUTF8: t.utf8}) //nolint:wrapcheck // the caller says what was being done
+	//nolint:wrapcheck // the caller says what was being done
+	return pgoutput.NewRows(t.schema, columns, pgoutput.Options{CheckUTF8: t.utf8})
 }
 
 // inBinary reports whether the values of a column can be read in the binary form of their own type.

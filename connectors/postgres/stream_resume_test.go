@@ -21,7 +21,7 @@ import (
 // load makes transactions of one to many changes over two tables, some with truncates and savepoints that are rolled back.
 func load(t testing.TB, w *follower, n int) {
 	t.Helper()
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's choices
+	r := rand.New(rand.NewPCG(1, 2))
 	for i := range n {
 		sql := []string{"BEGIN"}
 		for j := range 1 + r.IntN(4) {
@@ -141,6 +141,7 @@ func TestStreamReconnects(t *testing.T) {
 // acknowledged. Only positions that were delivered can be acknowledged.
 // cases C040, C041, C042.
 func TestStreamIdle(t *testing.T) {
+	t.Parallel()
 	w := newFollower(t, map[string]string{"tables": "quiet"}, `CREATE TABLE quiet (id int PRIMARY KEY)`, `CREATE TABLE busy (id int, v text)`)
 	g := w.start(t, record.Position{}, nil)
 	confirmed := func() (at string) {
@@ -160,8 +161,7 @@ func TestStreamIdle(t *testing.T) {
 		if b, err := g.next(t, streamPatience); err != nil || b == nil {
 			t.Fatalf("the position does not move on: %v", err)
 		}
-		at := g.marks[len(g.marks)-1].position
-		if w.count(t, `SELECT (($1::jsonb->>'lsn')::pg_lsn >= $2::pg_lsn)::int`, string(at.Data), end) == 1 {
+		if w.count(t, `SELECT ($1::pg_lsn >= $2::pg_lsn)::int`, g.newest(), end) == 1 {
 			break
 		}
 	}
@@ -175,18 +175,18 @@ func TestStreamIdle(t *testing.T) {
 		t.Errorf("the server forgot its log up to %s, which nobody acknowledged", now)
 	}
 	ahead := record.Position{Shape: g.marks[0].position.Shape, Data: []byte(strings.Replace(string(g.marks[0].position.Data), `"lsn":"`, `"lsn":"7F`, 1))}
-	if err := g.src.(connector.Acknowledger).Acknowledge(t.Context(), ahead); err == nil {
+	if err := g.acknowledged(t, ahead); err == nil {
 		t.Error("a position that was never delivered was acknowledged")
 	}
 	g.acknowledge(t)
 	for _, m := range g.marks { // older ones and the same once more do nothing
-		if err := g.src.(connector.Acknowledger).Acknowledge(t.Context(), m.position); err != nil {
+		if err := g.acknowledged(t, m.position); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for end := time.Now().Add(streamPatience); ; {
 		kept := w.count(t, `SELECT pg_wal_lsn_diff($2::pg_lsn, confirmed_flush_lsn)::bigint FROM pg_replication_slots WHERE slot_name = $1`,
-			w.slot, end0(g))
+			w.slot, g.newest())
 		if kept <= 0 {
 			break
 		}
@@ -198,8 +198,8 @@ func TestStreamIdle(t *testing.T) {
 	g.follows(t, "public.quiet insert id=1")
 }
 
-// end0 is the place of the newest position.
-func end0(g *generation) string {
+// newest is the place of the newest position.
+func (g *generation) newest() string {
 	_, rest, _ := strings.Cut(string(g.marks[len(g.marks)-1].position.Data), `"lsn":"`)
 	at, _, _ := strings.Cut(rest, `"`)
 	return at
@@ -209,6 +209,7 @@ func end0(g *generation) string {
 // makes it give up. What it may forget stays where it was.
 // case C047.
 func TestStreamBackPressure(t *testing.T) {
+	t.Parallel()
 	w := newFollower(t, nil, `CREATE TABLE t (id int PRIMARY KEY, v text)`,
 		`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET wal_sender_timeout = ''1500ms''', current_database()); END $$`)
 	g := w.start(t, record.Position{}, nil)
@@ -231,6 +232,7 @@ func TestStreamBackPressure(t *testing.T) {
 // A slot is for one reader: another one says who has it, at once where that one is alive. A dead session of our own is waited for.
 // case C046.
 func TestStreamSlotInUse(t *testing.T) {
+	t.Parallel()
 	w := newFollower(t, nil, `CREATE TABLE t (id int PRIMARY KEY)`)
 	g := w.start(t, record.Position{}, map[string]string{"application_name": "the first"})
 	start := func(more map[string]string) error {
@@ -262,13 +264,14 @@ func TestStreamSlotInUse(t *testing.T) {
 // once, whatever was acknowledged meanwhile.
 // cases C041, C042.
 func TestStreamNothingMissing(t *testing.T) {
+	t.Parallel()
 	w := newFollower(t, nil, `CREATE TABLE t (id bigserial PRIMARY KEY, v text)`, `CREATE TABLE noise (id int PRIMARY KEY)`)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	var writers sync.WaitGroup
 	for i := range 3 {
 		conn := pgtest.Conn(t, w.db)
-		r := rand.New(rand.NewPCG(7, uint64(i))) //nolint:gosec // a test's choices
+		r := rand.New(rand.NewPCG(7, uint64(i)))
 		writers.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				sql := fmt.Sprintf(`INSERT INTO t (v) SELECT 'x' FROM generate_series(1, %d)`, 1+r.IntN(5))
@@ -286,12 +289,11 @@ func TestStreamNothingMissing(t *testing.T) {
 			}
 		})
 	}
-	r := rand.New(rand.NewPCG(7, 8)) //nolint:gosec // a test's choices
+	r := rand.New(rand.NewPCG(7, 8))
 	at := w.anchor
 	seen := map[string]int{}
-	last := func() bool { return ctx.Err() != nil }
 	for done := false; !done; {
-		done = last()
+		done = ctx.Err() != nil
 		if done {
 			writers.Wait()
 		}
@@ -327,6 +329,28 @@ func TestStreamNothingMissing(t *testing.T) {
 	for l, n := range seen {
 		if n > 1 {
 			t.Errorf("%q came %d times", l, n)
+		}
+	}
+}
+
+// An idle server is made to log something, so that others that wait for its log see it move.
+func TestStreamHeartbeat(t *testing.T) {
+	w := newFollower(t, map[string]string{"heartbeat": "50ms"}, `CREATE TABLE t (id int PRIMARY KEY)`)
+	must(t, w.conn, `SELECT pg_create_logical_replication_slot('`+w.slot+`_2', 'pgoutput')`)
+	t.Cleanup(func() {
+		other := *w
+		other.slot += "_2"
+		other.drop(t)
+	})
+	w.start(t, record.Position{}, nil)
+	for end := time.Now().Add(streamPatience); ; {
+		n := w.count(t, `SELECT count(*) FROM pg_logical_slot_peek_binary_changes($1, NULL, NULL, 'proto_version', '1', 'publication_names', $2,
+			'messages', 'true') WHERE position('leat.heartbeat'::bytea IN data) > 0`, w.slot+"_2", w.slot)
+		if n >= 2 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d messages are in the log", n)
 		}
 	}
 }

@@ -312,7 +312,8 @@ func (f *stream) streamError(doing string, err error) error {
 // rowError explains a change that can't be taken.
 func (f *stream) rowError(d *streamDataset, err error) error {
 	e := &connector.Error{
-		Class: connector.ClassPermanent, Code: "postgres.stream", Doing: "reading the stream of changes", Dataset: d.table.dataset, Err: err,
+		Class: connector.ClassPermanent, Code: "postgres.stream", Doing: "reading the stream of changes", Err: err,
+		Dataset: d.table.dataset,
 	}
 	switch {
 	case errors.Is(err, pgoutput.ErrBinary) && f.s.cfg.Binary == optionOn:

@@ -42,13 +42,29 @@ func newFollower(t testing.TB, options map[string]string, statements ...string) 
 	w.options = map[string]string{"follow": "true", "slot": w.slot, "publication": w.slot, "host": pgtest.SocketDir(t)}
 	maps.Copy(w.options, options)
 	t.Cleanup(func() { w.drop(t) })
+	w.anchored(t)
+	return w
+}
+
+// anchored makes the place to follow from.
+func (w *follower) anchored(t testing.TB) {
+	t.Helper()
 	src := w.open(t, nil)
 	var err error
-	if w.anchor, err = src.(connector.Anchor).Anchor(t.Context()); err != nil {
+	if w.anchor, err = capability[connector.Anchor](t, src).Anchor(t.Context()); err != nil {
 		t.Fatalf("%v (%s)", err, connector.HintOf(err))
 	}
 	closeSource(t, src)
-	return w
+}
+
+// capability is one that the source must have.
+func capability[T any](t testing.TB, src connector.Source) T {
+	t.Helper()
+	c, ok := connector.As[T](src)
+	if !ok {
+		t.Fatalf("the source is no %T", *new(T))
+	}
+	return c
 }
 
 // drop removes the slot: one that is left keeps log of the whole cluster.
@@ -149,7 +165,7 @@ func (g *generation) next(t testing.TB, within time.Duration) (*record.Batch, er
 		}
 		poll := time.NewTimer(200 * time.Millisecond)
 		select {
-		case <-g.src.(connector.Notifier).Ready():
+		case <-capability[connector.Notifier](t, g.src).Ready():
 		case <-poll.C:
 		case <-deadline.C:
 			return nil, nil
@@ -214,9 +230,14 @@ func (g *generation) fails(t testing.TB) error {
 
 func (g *generation) acknowledge(t testing.TB) {
 	t.Helper()
-	if err := g.src.(connector.Acknowledger).Acknowledge(t.Context(), g.marks[len(g.marks)-1].position); err != nil {
+	if err := g.acknowledged(t, g.marks[len(g.marks)-1].position); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func (g *generation) acknowledged(t testing.TB, p record.Position) error {
+	t.Helper()
+	return capability[connector.Acknowledger](t, g.src).Acknowledge(t.Context(), p)
 }
 
 // changeLines prints a batch: operation, row, ~ for what was not sent, and the row before, without what is unknown of it.
@@ -244,16 +265,16 @@ func changeLines(b *record.Batch) []string {
 }
 
 func beforeText(b *record.Batch, i int) string {
-	text := ""
+	var text []string
 	for c := 0; b.Old != nil && c < int(b.Old.NumCols()); c++ {
 		if col := b.Old.Column(c); !col.IsNull(i) {
-			text += " " + b.Old.ColumnName(c) + "=" + string(record.AppendText(nil, col, i))
+			text = append(text, b.Old.ColumnName(c)+"="+string(record.AppendText(nil, col, i)))
 		}
 	}
-	if text == "" {
+	if text == nil {
 		return ""
 	}
-	return " was" + text
+	return " was " + strings.Join(text, " ")
 }
 
 // follows fails where the changes differ.
@@ -321,13 +342,13 @@ func TestStream(t *testing.T) {
 		t.Errorf("transactions (-want +got):\n%s", diff)
 	}
 	for i, m := range g.marks[1:] {
-		if order, ok := g.src.(connector.Positions).Compare(g.marks[i].position, m.position); !ok || order >= 0 {
+		if order, ok := capability[connector.Positions](t, g.src).Compare(g.marks[i].position, m.position); !ok || order >= 0 {
 			t.Errorf("position %s does not lie behind %s", m.position, g.marks[i].position)
 		}
 	}
 }
 
-// lines returns text lines with a number filled in.
+// numbered returns lines with a number filled in.
 func numbered(format string, from, to int) []string {
 	var out []string
 	for i := from; i <= to; i++ {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"testing/iotest"
 
@@ -66,7 +67,7 @@ func frame(kind byte, body []byte) []byte {
 // Whatever pieces the messages arrive in, they come out whole and in order, also those larger than a block; the filler never holds much
 // more than the bound, and the reason of the end comes last.
 func TestInbox(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's choices
+	r := rand.New(rand.NewPCG(1, 2))
 	var wire bytes.Buffer
 	var want [][]byte
 	for i := range 3000 {
@@ -162,9 +163,9 @@ func TestInboxRefuses(t *testing.T) {
 // Open transactions come back message by message, in memory as from files, without what was taken back.
 func TestSpools(t *testing.T) {
 	for _, budget := range []int64{0, 64 << 20} {
-		t.Run(fmt.Sprint(budget), func(t *testing.T) {
+		t.Run(strconv.FormatInt(budget, 10), func(t *testing.T) {
 			s := newSpools(t.TempDir(), "leat-open-x-", budget)
-			r := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // a test's choices
+			r := rand.New(rand.NewPCG(3, 4))
 			want := map[uint32][]string{}
 			for i := range 4000 {
 				xid := uint32(1 + r.IntN(3))
@@ -239,28 +240,39 @@ func TestNumberColumns(t *testing.T) {
 	}{
 		"the same": {
 			[]sourceColumn{column(0, "a", integer), column(0, "b", text)},
-			[]attribute{live(1, "a", integer), live(2, "b", text)}, nil, []int{1, 2},
+			[]attribute{live(1, "a", integer), live(2, "b", text)},
+			nil,
+			[]int{1, 2},
 		},
 		"renamed since": {
 			[]sourceColumn{column(0, "a", integer), column(0, "b", text)},
-			[]attribute{live(1, "x", integer), live(2, "y", text), live(3, "a", text)}, nil, []int{1, 2},
+			[]attribute{live(1, "x", integer), live(2, "y", text), live(3, "a", text)},
+			nil,
+			[]int{1, 2},
 		},
 		"dropped and made anew since": {
 			[]sourceColumn{column(0, "id", integer), column(0, "a", integer), column(0, "b", text)},
-			[]attribute{live(1, "id", integer), live(2, "z", 20), gone(3), live(4, "c", integer), live(5, "b", text)}, nil, []int{1, 2, 3},
+			[]attribute{live(1, "id", integer), live(2, "z", 20), gone(3), live(4, "c", integer), live(5, "b", text)},
+			nil,
+			[]int{1, 2, 3},
 		},
 		"dropped before": {
 			[]sourceColumn{column(0, "id", integer), column(0, "b", text)},
-			[]attribute{live(1, "id", integer), gone(2), live(3, "b", text), live(4, "c", text)}, nil, []int{1, 3},
+			[]attribute{live(1, "id", integer), gone(2), live(3, "b", text), live(4, "c", text)},
+			nil,
+			[]int{1, 3},
 		},
 		"two that took each other's name": {
 			[]sourceColumn{column(0, "a", integer), column(0, "b", integer)},
-			[]attribute{live(1, "b", integer), live(2, "a", integer)}, nil, []int{1, 2},
+			[]attribute{live(1, "b", integer), live(2, "a", integer)},
+			nil,
+			[]int{1, 2},
 		},
 		"dropped since, known from before": {
 			[]sourceColumn{column(0, "id", integer), column(0, "b", text), column(0, "c", text)},
 			[]attribute{live(1, "id", integer), gone(2), gone(3), live(4, "c", text)},
-			[]sourceColumn{column(1, "id", integer), column(2, "a", text), column(3, "b", text)}, []int{1, 3, 4},
+			[]sourceColumn{column(1, "id", integer), column(2, "a", text), column(3, "b", text)},
+			[]int{1, 3, 4},
 		},
 		"the table is gone": {[]sourceColumn{column(0, "a", integer)}, nil, nil, []int{0}},
 	} {

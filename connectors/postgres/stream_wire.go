@@ -132,7 +132,8 @@ func replicationError(err error) error {
 		e.Class, e.Code = connector.ClassConfig, "postgres.pooler"
 		e.Hint = "changes are read over a replication connection, which no pooler lets through: set host and port of the server itself"
 	case pg.Code == "42501":
-		e.Code, e.Hint = "postgres.privilege", "ALTER ROLE … REPLICATION, as a superuser (on managed servers: grant the role that stands for it)"
+		e.Code = "postgres.privilege"
+		e.Hint = "ALTER ROLE … REPLICATION, as a superuser (on managed servers: grant the role that stands for it)"
 	case pg.Code == "53300" && strings.Contains(pg.Message, "max_wal_senders"):
 		e.Hint = "raise max_wal_senders, or end other replication connections"
 	}
