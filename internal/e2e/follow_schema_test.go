@@ -115,6 +115,34 @@ func TestColumnsChange(t *testing.T) {
 	s.same("items")
 }
 
+// A target keeps its columns where the policy says so, also over a restart, and gets everything once the policy is another one.
+//
+// clause E15, case C038.
+func TestColumnsIgnored(t *testing.T) {
+	s := newScenario(t, `create table items (id int primary key, a int, b text); insert into items values (1, 1, 'x')`)
+	s.same("items")
+	s.r.kill()
+	s.f.more = []string{"--schema", "public.items=ignore"}
+	s.r = s.f.start(t)
+	kept := func(want string) {
+		t.Helper()
+		s.r.until(30*time.Second, want, func() bool {
+			return strings.Join(column(s.to, "select to_jsonb(x)::text from items x order by id"), " ") == want
+		})
+	}
+	s.do(`alter table items add column c int default 7; alter table items drop column b; insert into items values (2, 2, 8)`)
+	kept(`{"a": 1, "b": "x", "id": 1} {"a": 2, "b": null, "id": 2}`)
+	s.crash()
+	s.do(`insert into items values (3, 3, 9); update items set a = 10 where id = 1`)
+	kept(`{"a": 10, "b": "x", "id": 1} {"a": 2, "b": null, "id": 2} {"a": 3, "b": null, "id": 3}`)
+	s.r.kill()
+	s.f.more = nil
+	s.r = s.f.start(t)
+	s.do(`insert into items values (4, 4, 4)`)
+	kept(`{"a": 10, "b": "x", "c": 7, "id": 1} {"a": 2, "b": null, "c": 8, "id": 2} {"a": 3, "b": null, "c": 9, "id": 3} ` +
+		`{"a": 4, "b": null, "c": 4, "id": 4}`)
+}
+
 // A table that matches the pattern joins by itself, with all its rows, and stays over a crash.
 //
 // clause S28, case C064, case C110.

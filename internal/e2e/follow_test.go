@@ -198,11 +198,13 @@ func (w *writer) statement(t followedTable) string {
 type follower struct {
 	bin, state, source string
 	targets            []string
+	more               []string // flags
 }
 
 func (f *follower) command(extra ...string) *exec.Cmd {
 	args := append([]string{"sync", f.source}, f.targets...)
-	return exec.Command(f.bin, append(append(args, "--state", f.state, "--name", "followed"), extra...)...)
+	args = append(append(args, "--state", f.state, "--name", "followed"), f.more...)
+	return exec.Command(f.bin, append(args, extra...)...)
 }
 
 // runFor starts the process and kills it after d. It fails where the process ends by itself.

@@ -124,6 +124,15 @@ func (b *backfiller) request(ctx context.Context, c choice) error {
 			}
 		}
 		var err error
+		for _, d := range b.g.lanes { // a target that kept its columns and follows again lacks values
+			name := b.laneName(ds.Schema)
+			if _, ok := d.frozen[name]; ok && err == nil && d.spec.schemaPolicy(name) == Evolve {
+				err = b.merge.Request(ctx, ds.Schema, onceMore(ds.Schema), d.spec.Name)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("source: %w", err)
+		}
 		if slices.Contains(p.Resnapshot, ds.Name) && !b.g.r.ran {
 			err = b.merge.Request(ctx, ds.Schema, backfill.Truncate, b.lanes...)
 		} else if slices.Contains(c.stale, b.laneName(ds.Schema)) && !b.merge.Open(ds.Name) && p.Snapshot != SnapshotNone {

@@ -175,6 +175,7 @@ func (r *runner) begin(ctx context.Context, identity map[string]string, migrate 
 	}
 	c.stale = stale
 	if rec != nil && r.follows() {
+		c.frozen = r.plan.freezeChanged(c.frozen, rec.Identity, identity)
 		for _, s := range r.plan.Sinks {
 			if _, known := rec.Identity["sink "+s.Name]; !known {
 				c.joined = append(c.joined, s.Name)
@@ -233,7 +234,7 @@ func (r *runner) record(old *state.Record, identity map[string]string, c *choice
 		next.Origin = c.origin.Position
 	}
 	next.Progress.Run = c.run
-	next.Progress.Ledger = notes{Base: c.base, Only: c.only, Failed: c.failed, Backfill: c.ledger}.encode()
+	next.Progress.Ledger = notes{Base: c.base, Only: c.only, Failed: c.failed, Backfill: c.ledger, Frozen: c.frozen}.encode()
 	return next
 }
 

@@ -41,12 +41,13 @@ type deliverer struct {
 	failed   map[string]bool
 	done     bool // the sink has the whole run
 
-	durable  committed       // what the sink has for sure
-	position record.Position // of the newest positioned item
-	tried    committed       // the newest commit, whose outcome may be unknown
-	ledger   json.RawMessage // of open backfills, as the lane had it when the generation started
-	stranger bool            // the sink has progress of another run of this pipeline
-	later    error           // ends the lane at the next durable point
+	durable  committed           // what the sink has for sure
+	position record.Position     // of the newest positioned item
+	tried    committed           // the newest commit, whose outcome may be unknown
+	ledger   json.RawMessage     // of open backfills, as the lane had it when the generation started
+	frozen   map[string][]string // columns that the target keeps, by dataset: saved by an earlier process
+	stranger bool                // the sink has progress of another run of this pipeline
+	later    error               // ends the lane at the next durable point
 	pending
 }
 

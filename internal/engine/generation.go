@@ -175,6 +175,7 @@ func (g *generation) startLanes(ctx context.Context, c choice, order compare, mi
 	for _, d := range g.lanes {
 		d.only = onlyOf(c.only, d.spec.Name)
 		d.failed = setOf(c.failed[d.spec.Name])
+		d.frozen = c.frozen[d.spec.Name]
 		if len(c.only) > 0 && len(d.only) == 0 {
 			d.done = true // this run repairs other sinks: this one is not touched
 			done := record.Progress{Run: c.run, Done: true}

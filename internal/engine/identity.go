@@ -103,6 +103,51 @@ func followedIdentity(saved, today map[string]string) (rest map[string]string, s
 	return rest, stale
 }
 
+// freezeChanged adds to the columns that targets keep those of datasets that changed while nobody followed them, where the policy is
+// that a target stays as it is.
+func (p Plan) freezeChanged(frozen map[string]map[string][]string, saved, today map[string]string) map[string]map[string][]string {
+	out := map[string]map[string][]string{}
+	for sink, datasets := range frozen {
+		out[sink] = maps.Clone(datasets)
+	}
+	for k, was := range saved {
+		name, ok := strings.CutSuffix(strings.TrimPrefix(k, "dataset "), " columns")
+		now, known := today[k]
+		if !ok || !known || was == now {
+			continue
+		}
+		for _, s := range p.Sinks {
+			policy := s.schemaPolicy(name)
+			if _, done := out[s.Name][name]; done || (policy != IgnoreSchema && policy != SetAsideSchema) {
+				continue
+			}
+			if out[s.Name] == nil {
+				out[s.Name] = map[string][]string{}
+			}
+			out[s.Name][name] = columnNames(was)
+		}
+	}
+	return out
+}
+
+// columnNames are the names in a text that columnsText made. The type behind a name has spaces only within brackets.
+func columnNames(text string) []string {
+	var names []string
+	for line := range strings.SplitSeq(text, "\n") {
+		at, depth := len(line)-1, 0
+		for ; at >= 0 && (line[at] != ' ' || depth > 0); at-- {
+			switch line[at] {
+			case ')', ']', '>':
+				depth++
+			case '(', '[', '<':
+				depth--
+			}
+		}
+		names = append(names, line[:max(at, 0)])
+	}
+	return names
+}
+
 // grew reports whether every line of before is in after.
 func grew(before, after string) bool { return onlyIn(before, after) == "" }
 

@@ -19,6 +19,8 @@ type notes struct {
 	Failed map[string][]string `json:"failed,omitempty"` // datasets that failed in this run, by sink
 	// Backfill is the ledger of open backfills at the saved position, of a source that sends changes.
 	Backfill json.RawMessage `json:"backfill,omitempty"`
+	// Frozen are the columns that targets keep though their datasets got others, by sink and dataset: the policy said so.
+	Frozen map[string]map[string][]string `json:"frozen,omitempty"`
 }
 
 // base is where the last finished run of an incremental source ended.
@@ -29,7 +31,7 @@ type base struct {
 }
 
 func (n notes) encode() json.RawMessage {
-	if n.Base == nil && len(n.Only) == 0 && len(n.Failed) == 0 && len(n.Backfill) == 0 {
+	if n.Base == nil && len(n.Only) == 0 && len(n.Failed) == 0 && len(n.Backfill) == 0 && len(n.Frozen) == 0 {
 		return nil
 	}
 	b, err := json.Marshal(n)
@@ -62,11 +64,12 @@ type choice struct {
 	base     *base
 	only     map[string][]string
 	failed   map[string][]string
-	complete bool            // the last run is done, and this one starts over
-	ledger   json.RawMessage // of open backfills, at saved
-	again    bool            // an earlier run of the pipeline was forgotten: sinks may have rows of it
-	joined   []string        // sinks that the pipeline did not have before
-	stale    []string        // datasets whose columns are not those that were saved, by more than additions
+	complete bool                           // the last run is done, and this one starts over
+	frozen   map[string]map[string][]string // columns that targets keep, by sink and dataset
+	ledger   json.RawMessage                // of open backfills, at saved
+	again    bool                           // an earlier run of the pipeline was forgotten: sinks may have rows of it
+	joined   []string                       // sinks that the pipeline did not have before
+	stale    []string                       // datasets whose columns are not those that were saved, by more than additions
 }
 
 // chooseRun decides which run goes on, or that a new one starts (S2, S3, S16). rec is nil where nothing is saved; changes says what
@@ -119,7 +122,8 @@ func interrupted(rec *state.Record, n notes, replay connector.Replay) (choice, e
 			Hint: "clear what it wrote, then: leat state reset " + rec.Pipeline,
 		}
 	}
-	c := choice{run: p.Run, saved: p.Position, attempt: rec.Attempt, base: n.Base, only: n.Only, failed: n.Failed, ledger: n.Backfill}
+	c := choice{run: p.Run, saved: p.Position, attempt: rec.Attempt, base: n.Base, only: n.Only, failed: n.Failed, ledger: n.Backfill,
+		frozen: n.Frozen}
 	switch {
 	case n.Base != nil:
 		c.origin = n.Base.from()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -304,5 +305,13 @@ func TestJudge(t *testing.T) {
 		if got != c.want || (err != nil) != (got == giveUp) {
 			t.Errorf("%s: got %d, %v, want %d", c.name, got, err, c.want)
 		}
+	}
+}
+
+func TestColumnNames(t *testing.T) {
+	got := columnNames("id int32\nat timestamp[us, UTC]\nmy total decimal(12,2)\nm map<string, int32>\nmood enum(a b)")
+	want := []string{"id", "at", "my total", "m", "mood"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

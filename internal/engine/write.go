@@ -36,7 +36,7 @@ func (d *deliverer) write(ctx context.Context, b *record.Batch) error {
 		return nil
 	}
 	in, err := d.inflow(ctx, b.Schema)
-	if err != nil || in.fit == nil {
+	if err != nil {
 		return err
 	}
 	at, l := b.Position, in.layout
@@ -45,6 +45,9 @@ func (d *deliverer) write(ctx context.Context, b *record.Batch) error {
 			return err
 		}
 		l = in.frozen.layout
+	}
+	if l.fit == nil {
+		return nil
 	}
 	if b, err = applySteps(l.steps, b); err != nil {
 		return d.wrap(fmt.Errorf("transforming %s: %w", name, err))
@@ -136,6 +139,9 @@ func (d *deliverer) inflow(ctx context.Context, s *record.Schema) (*inflow, erro
 		}
 		in = &inflow{layout: d.g.blue.lanes[d.i][s.Dataset]}
 		d.datasets[s.Dataset] = in
+		if err := d.thaw(ctx, in, s); err != nil {
+			return nil, err
+		}
 	}
 	if in.layout != nil && (in.in == s || sameSchema(in.in, s)) {
 		in.in = s
@@ -179,10 +185,7 @@ func (d *deliverer) changed(ctx context.Context, in *inflow, s *record.Schema) (
 	if in.layout == nil || d.g.back == nil {
 		return false, nil
 	}
-	policy, ok := d.spec.Schema[s.Dataset]
-	if !ok {
-		policy = d.spec.Schema["*"]
-	}
+	policy := d.spec.schemaPolicy(s.Dataset)
 	if in.frozen != nil && in.frozen.from == s {
 		return true, nil
 	}
@@ -201,21 +204,84 @@ func (d *deliverer) changed(ctx context.Context, in *inflow, s *record.Schema) (
 			Hint: "declare another policy for it: --schema " + s.Dataset + "=evolve",
 		}})
 	}
-	f := &frozenColumns{from: s, change: describe(diff)}
-	if policy == IgnoreSchema {
-		if f.columns, f.schema, err = kept(in.in, s); err != nil {
-			return false, d.wrap(&datasetError{s.Dataset, err})
+	if err := d.freeze(ctx, in, in.in, s); err != nil {
+		return false, err
+	}
+	return true, d.g.r.froze(ctx, d.spec.Name, s.Dataset, in.in.Names())
+}
+
+// schemaPolicy is what happens when the columns of a dataset change.
+func (s SinkSpec) schemaPolicy(dataset string) SchemaPolicy {
+	if p, ok := s.Schema[dataset]; ok {
+		return p
+	}
+	return s.Schema["*"]
+}
+
+// freeze works out what a target with the columns of was takes of s: with the policy ignore the columns that it has, else nothing.
+func (d *deliverer) freeze(ctx context.Context, in *inflow, was, s *record.Schema) error {
+	f := &frozenColumns{from: s, change: describe(record.Diff(was, s))}
+	if d.spec.schemaPolicy(s.Dataset) == IgnoreSchema {
+		var err error
+		if f.columns, f.schema, err = kept(was, s); err != nil {
+			return d.wrap(&datasetError{s.Dataset, err})
 		}
 		var ps []Problem
 		if f.layout, ps, err = d.remap(ctx, f.schema); err == nil {
 			err = problemsError(ps)
 		}
 		if err != nil {
-			return false, d.wrap(&datasetError{s.Dataset, err})
+			return d.wrap(&datasetError{s.Dataset, err})
 		}
 	}
 	in.frozen = f
-	return true, nil
+	return nil
+}
+
+// thaw takes up what an earlier process has frozen, unless the policy is another one now.
+func (d *deliverer) thaw(ctx context.Context, in *inflow, s *record.Schema) error {
+	names, ok := d.frozen[s.Dataset]
+	policy := d.spec.schemaPolicy(s.Dataset)
+	if !ok || d.g.back == nil {
+		return nil
+	}
+	if policy != IgnoreSchema && policy != SetAsideSchema {
+		delete(d.frozen, s.Dataset)
+		return d.g.r.froze(ctx, d.spec.Name, s.Dataset, nil)
+	}
+	var fields []arrow.Field
+	for _, f := range s.Columns.Fields() {
+		if slices.Contains(names, f.Name) {
+			fields = append(fields, f)
+		}
+	}
+	was := &record.Schema{Dataset: s.Dataset, Columns: arrow.NewSchema(fields, nil)}
+	if len(fields) == len(names) && len(fields) == s.Columns.NumFields() {
+		return nil // they are the same again
+	}
+	in.layout = &layout{in: was}
+	return d.freeze(ctx, in, was, s)
+}
+
+// froze saves which columns a target keeps; nil: it follows.
+func (r *runner) froze(ctx context.Context, sink, dataset string, names []string) error {
+	return r.update(ctx, func(rec *state.Record) error {
+		n, err := decodeNotes(rec.Progress.Ledger)
+		if err != nil {
+			return err
+		}
+		if n.Frozen == nil {
+			n.Frozen = map[string]map[string][]string{}
+		}
+		if n.Frozen[sink] == nil {
+			n.Frozen[sink] = map[string][]string{}
+		}
+		if n.Frozen[sink][dataset] = names; names == nil {
+			delete(n.Frozen[sink], dataset)
+		}
+		rec.Progress.Ledger = n.encode()
+		return nil
+	})
 }
 
 // describe says what changed, in words.
