@@ -56,7 +56,7 @@ func (s *Source) replication(ctx context.Context, f func(pg *pgconn.PgConn) erro
 	s.env.Roundtrip("connect")
 	pg, err := pgconn.ConnectConfig(ctx, &cfg.Config)
 	if err != nil {
-		return replicationError(s.cfg.connectError(cfg, err))
+		return replicationError(s.cfg.connectError(cfg, err), cfg.User)
 	}
 	err = f(pg)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)

@@ -120,6 +120,9 @@ func (s *Source) Lag(ctx context.Context) (connector.Lag, error) {
 	if err != nil {
 		return lag, s.cfg.wrap("asking how far behind the slot is", err)
 	}
+	if f, ok := s.inner.(*stream); ok {
+		lag.Age = f.age()
+	}
 	return lag, nil
 }
 

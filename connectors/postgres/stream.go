@@ -248,7 +248,20 @@ func (f *stream) reachCut(next lsn) bool {
 	return true
 }
 
-// Acknowledge implements connector.Acknowledger.
+// age is how long ago the newest transaction was committed that was handed over, where more is waiting; 0: nothing is, -1: unknown. It may
+// be called concurrently with everything.
+func (f *stream) age() time.Duration {
+	newest := f.newestAt.Load()
+	switch {
+	case f.in.empty():
+		return 0
+	case newest == 0:
+		return -1
+	}
+	return max(time.Since(time.Unix(0, newest)), 1)
+}
+
+// acknowledge is connector.Acknowledger's method.
 func (f *stream) acknowledge(p record.Position) error {
 	at, err := decodeStream(p)
 	if err != nil {

@@ -267,7 +267,9 @@ func (f *stream) collect(data []byte) error {
 			return err //nolint:wrapcheck // the caller says what was being done
 		}
 		if r, ok := m.(pgoutput.Relation); ok {
-			f.block.ignored[r.ID] = f.passedOver(relation{schema: r.Namespace, name: r.Name})
+			f.block.ignored[r.ID] = f.excluded[relation{schema: r.Namespace, name: r.Name}.dataset()]
+			f.described++
+			f.block.numbers = append(f.block.numbers, f.described)
 		}
 	case 'I', 'U', 'D':
 		if len(data) < 9 {
@@ -281,11 +283,6 @@ func (f *stream) collect(data []byte) error {
 		return fmt.Errorf("%w: %q within a block of an open transaction", errFrame, data[0])
 	}
 	return f.block.append(data)
-}
-
-// passedOver reports that nothing of a table will be needed, by its name alone. A part of a partitioned table is looked at later.
-func (f *stream) passedOver(r relation) bool {
-	return f.excluded[r.dataset()]
 }
 
 // streamCommit begins to hand over a transaction that came in blocks.

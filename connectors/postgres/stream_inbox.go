@@ -27,12 +27,15 @@ type inbox struct {
 	blocks []*block   // in order; the last one may still be filled
 	bytes  int        // memory of the blocks
 	spare  [][]byte
+	came   int64 // bytes of whole messages
+	taken  int64 // of these; behind by what was skipped since the taker looked for more
 	ended  bool
 	err    error
 
 	now  *block // of the taker: what it reads from
 	at   int    // of the taker: the next message
 	upto int    // of the taker: as far as it knows that there are whole messages
+	from int    // of the taker: where the message was when it looked for more
 }
 
 // block is a piece of the stream. Bytes up to whole are never written again.
@@ -116,6 +119,7 @@ func (in *inbox) grow(ctx context.Context, size int) (*block, error) {
 func (in *inbox) publish(b *block, whole int) {
 	in.mu.Lock()
 	more := whole > b.whole
+	in.came += int64(whole - b.whole)
 	b.whole = whole
 	in.mu.Unlock()
 	if more {
@@ -168,6 +172,8 @@ func (in *inbox) peek() ([]byte, error) {
 func (in *inbox) turn() (more bool, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	in.taken += int64(in.at - in.from)
+	in.from = in.at
 	if in.now != nil && in.now.whole > in.upto {
 		in.upto = in.now.whole
 		return true, nil
@@ -182,13 +188,20 @@ func (in *inbox) turn() (more bool, err error) {
 		wake(in.space)
 	}
 	if in.now == nil && len(in.blocks) > 0 {
-		in.now, in.at, in.upto = in.blocks[0], 0, 0
+		in.now, in.at, in.upto, in.from = in.blocks[0], 0, 0, 0
 		return true, nil
 	}
 	if in.ended {
 		return false, in.err
 	}
 	return false, nil
+}
+
+// empty reports whether everything was taken.
+func (in *inbox) empty() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.taken == in.came
 }
 
 // skip moves on behind the message that peek returned.

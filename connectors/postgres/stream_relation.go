@@ -36,21 +36,20 @@ type enumColumn struct {
 // streamRelation is a table as the server describes it in the stream.
 type streamRelation struct {
 	message pgoutput.Relation
-	number  uint64 // grows with each description
+	number  uint64 // grows with each description, in the order in which the server wrote them
 	dataset *streamDataset
 	ignored bool // it is not selected
 }
 
 // describe takes note of a table's description. What it means is found out with the first change.
 func (f *stream) describe(m pgoutput.Relation) {
-	f.described++
 	f.last = nil
-	r := &streamRelation{message: m, number: f.described}
 	if f.replay != nil {
-		f.overlay[m.ID] = r
+		f.overlay[m.ID] = &streamRelation{message: m, number: f.replay.number()}
 		return
 	}
-	f.relations[m.ID] = r
+	f.described++
+	f.relations[m.ID] = &streamRelation{message: m, number: f.described}
 }
 
 // relation returns what a change's relation is, ready to take it. The descriptions within a transaction that came in blocks are its

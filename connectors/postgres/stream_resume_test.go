@@ -214,6 +214,11 @@ func TestStreamBackPressure(t *testing.T) {
 		`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET wal_sender_timeout = ''1500ms''', current_database()); END $$`)
 	g := w.start(t, record.Position{}, nil)
 	pid := w.count(t, `SELECT active_pid FROM pg_replication_slots WHERE slot_name = $1`, w.slot)
+	must(t, w.conn, `INSERT INTO t VALUES (0, 'first')`)
+	g.until(t, 1)
+	if age := g.age(t); age != 0 {
+		t.Errorf("nothing is waiting, and it is behind by %s", age)
+	}
 	const rows = 60_000
 	must(t, w.conn, fmt.Sprintf(`INSERT INTO t SELECT i, repeat('x', 300) FROM generate_series(1, %d) i`, rows))
 	idle := time.NewTimer(4 * time.Second) // nobody reads
@@ -223,10 +228,22 @@ func TestStreamBackPressure(t *testing.T) {
 		JOIN pg_stat_replication r ON r.pid = active_pid WHERE slot_name = $1`, w.slot).Scan(&confirmed, &began); err != nil {
 		t.Fatalf("the connection is gone: %v", err)
 	}
-	g.until(t, rows)
+	if age := g.age(t); age < 3*time.Second || age > time.Minute {
+		t.Errorf("it is behind by %s", age)
+	}
+	g.until(t, rows+1)
 	if now := w.count(t, `SELECT active_pid FROM pg_replication_slots WHERE slot_name = $1`, w.slot); now != pid {
 		t.Errorf("process %d took the place of %d", now, pid)
 	}
+}
+
+func (g *generation) age(t testing.TB) time.Duration {
+	t.Helper()
+	lag, err := capability[connector.LagReporter](t, g.src).Lag(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lag.Age
 }
 
 // A slot is for one reader: another one says who has it, at once where that one is alive. A dead session of our own is waited for.

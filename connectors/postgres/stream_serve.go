@@ -89,43 +89,47 @@ func (f *stream) report(ctx context.Context) {
 		case <-ticker.C:
 		case <-f.asked:
 		case <-ctx.Done():
-			_ = f.status(false)
+			_ = f.status(false, farewell)
 			_ = f.wire.send(frameCopyDone)
 			_ = f.wire.send(frameEnd)
 			return
 		}
 		silence := time.Since(time.Unix(0, f.heard.Load()))
-		err := f.status(silence > proveAfter)
+		err := f.status(silence > proveAfter, writeWithin)
 		if dead := max(deadAfter, 2*f.wire.timeout); err == nil && silence > dead && f.waiting.Load() {
 			err = fmt.Errorf("the server said nothing for %s: %w", silence.Round(time.Second), os.ErrDeadlineExceeded)
 		}
 		if err != nil {
-			f.in.end(err)
-			_ = f.wire.conn.SetReadDeadline(time.Unix(1, 0))
+			f.giveUp(err)
 			return
 		}
 	}
+}
+
+// giveUp ends the stream: Read tells why once it has used what came before.
+func (f *stream) giveUp(err error) {
+	f.in.end(err)
+	_ = f.wire.conn.SetReadDeadline(time.Unix(1, 0))
 }
 
 // statusLength is that of a message about how far the stream came.
 const statusLength = 1 + 3*8 + 8 + 1
 
 // status sends how far the stream came: what arrived, and what is safe. Only what was acknowledged is; 0 leaves that as it is.
-func (f *stream) status(answer bool) error {
+func (f *stream) status(answer bool, within time.Duration) error {
 	safe := f.confirmed.Load()
 	body := make([]byte, 0, statusLength)
 	body = append(body, 'r')
 	body = binary.BigEndian.AppendUint64(body, f.received.Load()) // written
 	body = binary.BigEndian.AppendUint64(body, safe)              // flushed
 	body = binary.BigEndian.AppendUint64(body, safe)              // applied
-	const epoch = 946_684_800
-	body = binary.BigEndian.AppendUint64(body, uint64(time.Now().UnixMicro()-epoch*1_000_000))
+	body = binary.BigEndian.AppendUint64(body, uint64(time.Now().UnixMicro()-serverEpoch))
 	if answer {
 		body = append(body, 1)
 	} else {
 		body = append(body, 0)
 	}
-	_ = f.wire.conn.SetWriteDeadline(time.Now().Add(writeWithin))
+	_ = f.wire.conn.SetWriteDeadline(time.Now().Add(within))
 	return f.wire.send(frameCopyData, body...)
 }
 
@@ -145,7 +149,7 @@ func (f *stream) tend(ctx context.Context) {
 			switch {
 			case err == nil || ctx.Err() != nil:
 			case connector.ClassOf(err) == connector.ClassPosition:
-				f.in.end(err)
+				f.giveUp(err)
 			default:
 				f.s.env.Log.WarnContext(ctx, "looking for new tables", slog.Any("error", err))
 			}

@@ -37,6 +37,7 @@ type spool struct {
 	xid     uint32
 	foreign bool                // replicated to the server from elsewhere
 	ignored map[uint32]bool     // relations that are not read
+	numbers []uint64            // of its descriptions of relations, in their order
 	undone  map[uint32]struct{} // subtransactions that were taken back
 	file    *os.File
 	stored  int64
@@ -188,6 +189,7 @@ type replay struct {
 	large bool          // it does not fit into the buffer, and was read already
 	page  int
 	at    int
+	seen  int // descriptions of relations
 }
 
 func (sp *spool) replay() *replay {
@@ -205,15 +207,22 @@ func (r *replay) peek() ([]byte, error) {
 			if err := r.load(); err != nil || r.now == nil {
 				return nil, err
 			}
+			if r.now[0] == 'R' {
+				r.seen++
+			}
 		}
 		if _, undone := r.spool.undone[subtransaction(r.now)]; !undone {
 			return r.now, nil
 		}
+		// The server describes relations anew after what it took back.
 		if err := r.skip(); err != nil {
 			return nil, err
 		}
 	}
 }
+
+// number is that of the description that peek returned.
+func (r *replay) number() uint64 { return r.spool.numbers[r.seen-1] }
 
 // subtransaction is the one that a message of a stream block belongs to.
 func subtransaction(message []byte) uint32 {

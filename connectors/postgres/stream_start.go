@@ -223,7 +223,11 @@ func (f *stream) engage(ctx context.Context, w *wire, at lsn) error {
 		if who.pid != seen.pid || who.answered == "" {
 			who = seen
 		}
-		if seen.pid != 0 && (!seen.ours || alive || time.Now().After(deadline)) {
+		late := time.Now().After(deadline)
+		switch {
+		case seen.pid == 0 && late:
+			return f.streamError("starting the stream of changes", err)
+		case seen.pid != 0 && (!seen.ours || alive || late):
 			return f.busy(seen, alive)
 		}
 		timer := time.NewTimer(wait)

@@ -66,14 +66,14 @@ func (s *Source) openWire(ctx context.Context) (*wire, error) {
 	s.env.Roundtrip("connect")
 	pg, err := pgconn.ConnectConfig(ctx, &cfg.Config)
 	if err != nil {
-		return nil, replicationError(s.cfg.connectError(cfg, err))
+		return nil, replicationError(s.cfg.connectError(cfg, err), cfg.User)
 	}
 	w, err := prepareWire(ctx, pg)
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		_ = pg.Close(ctx)
-		return nil, replicationError(s.cfg.wrap("opening a replication connection", err))
+		return nil, replicationError(s.cfg.wrap("opening a replication connection", err), cfg.User)
 	}
 	return w, nil
 }
@@ -118,7 +118,7 @@ func prepareWire(ctx context.Context, pg *pgconn.PgConn) (*wire, error) {
 }
 
 // replicationError says what replication asks for beyond an ordinary connection.
-func replicationError(err error) error {
+func replicationError(err error, role string) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		return err
@@ -133,7 +133,7 @@ func replicationError(err error) error {
 		e.Hint = "changes are read over a replication connection, which no pooler lets through: set host and port of the server itself"
 	case pg.Code == "42501":
 		e.Code = "postgres.privilege"
-		e.Hint = "ALTER ROLE … REPLICATION, as a superuser (on managed servers: grant the role that stands for it)"
+		e.Hint = "as a superuser: ALTER ROLE " + ident(role) + " REPLICATION; (managed servers have a role to grant instead)"
 	case pg.Code == "53300" && strings.Contains(pg.Message, "max_wal_senders"):
 		e.Hint = "raise max_wal_senders, or end other replication connections"
 	}
