@@ -87,8 +87,8 @@ func datasetList(tables []*followTable) string {
 }
 
 // join returns tables that the selection means and that the stream does not have yet, published and resolved; resume has said which it
-// has. What can't join is said once, with the statement that would let it. An error of class ClassPosition says that a table that the stream has is no longer
-// published, or is another one.
+// has. What can't join is said once, with the statement that would let it. An error of class ClassPosition says that a table that the
+// stream has is no longer published, or is another one.
 func (s *Source) join(ctx context.Context) (added []*sourceTable, err error) {
 	added, err = s.findMore(ctx)
 	return added, s.cfg.wrap("looking for new tables", err)

@@ -54,8 +54,8 @@ func (s *session) query(ctx context.Context, op, sql string, into any) (bool, er
 }
 
 // copyFrom runs statements of which the last one is a COPY … FROM STDIN, fed from r. When it returns, r is no longer read.
-func (s *session) copyFrom(ctx context.Context, op, sql string, r io.Reader) error {
-	s.env.Roundtrip(op)
+func (s *session) copyFrom(ctx context.Context, sql string, r io.Reader) error {
+	s.env.Roundtrip("copy")
 	guarded := &guardedReader{r: r}
 	defer guarded.end()
 	_, err := s.conn.PgConn().CopyFrom(ctx, guarded, sql)

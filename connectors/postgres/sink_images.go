@@ -220,7 +220,7 @@ func (s *Sink) applyImages(ctx context.Context, l load, m *imageFold) error {
 	}
 	st := l.d.stage
 	copying := append(s.lead(l.d), s.stageReady(l.d)...)
-	if err := s.db.copyFrom(ctx, "copy", strings.Join(append(copying, st.copySQL()), ";\n"), bytes.NewReader(e.buf)); err != nil {
+	if err := s.db.copyFrom(ctx, strings.Join(append(copying, st.copySQL()), ";\n"), bytes.NewReader(e.buf)); err != nil {
 		return err
 	}
 	l.d.stageFilled = true

@@ -393,7 +393,7 @@ func (s *Sink) mergeStage(ctx context.Context, l load, lead []string, m *merge) 
 	if !asks {
 		copying += ";\n" + strings.Join(m.statements(), ";\n")
 	}
-	if err := s.db.copyFrom(ctx, "copy", copying, bytes.NewReader(m.buf)); err != nil {
+	if err := s.db.copyFrom(ctx, copying, bytes.NewReader(m.buf)); err != nil {
 		return err
 	}
 	l.d.stageFilled = true

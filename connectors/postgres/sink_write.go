@@ -91,7 +91,7 @@ func (s *Sink) applyCopy(ctx context.Context, l load, from, to int) error {
 	r := &rowsReader{rows: rows, b: b, at: from, to: to, bad: bad, buf: s.buf[:0]}
 	defer func() { s.buf = r.buf }()
 	sql := append(s.lead(d), fmt.Sprintf("COPY %s (%s) FROM STDIN (FORMAT binary)", d.target, idents(d.plan.names())))
-	err = s.db.copyFrom(ctx, "copy", strings.Join(sql, ";\n"), r)
+	err = s.db.copyFrom(ctx, strings.Join(sql, ";\n"), r)
 	return err
 }
 
@@ -117,7 +117,7 @@ func (s *Sink) applyStaged(ctx context.Context, l load, from, to int) error {
 	}
 	statements := append(s.lead(d), s.stageReady(d)...)
 	statements = append(statements, d.stage.copySQL(), d.stage.appendSQL(d.stage.staged(stageUpsert)))
-	if err := s.db.copyFrom(ctx, "copy", strings.Join(statements, ";\n"), bytes.NewReader(s.buf)); err != nil {
+	if err := s.db.copyFrom(ctx, strings.Join(statements, ";\n"), bytes.NewReader(s.buf)); err != nil {
 		return err
 	}
 	d.stageFilled = true

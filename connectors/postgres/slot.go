@@ -205,10 +205,12 @@ func (s *Source) Anchor(ctx context.Context) (record.Position, error) {
 	a := &anchoring{s: s, slot: s.slotName()}
 	p, err := a.run(ctx)
 	for end := time.Now().Add(deadSession); errors.Is(err, errOwnSession) && time.Now().Before(end) && ctx.Err() == nil; {
+		timer := time.NewTimer(time.Second)
 		select { // what a process of ours that died has left on the server ends by itself
-		case <-time.After(time.Second):
+		case <-timer.C:
 		case <-ctx.Done():
 		}
+		timer.Stop()
 		p, err = a.run(ctx)
 	}
 	if err != nil {

@@ -54,7 +54,7 @@ func (f *follower) start(t *testing.T) *running {
 func (r *running) kill() {
 	_ = r.cmd.Process.Kill()
 	if r.done != nil {
-		<-r.done
+		<-r.done //nolint:errcheck // it was killed
 		r.done = nil
 	}
 }

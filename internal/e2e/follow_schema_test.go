@@ -226,7 +226,7 @@ func TestResnapshot(t *testing.T) {
 	s.r = s.f.start(t)
 	time.Sleep(time.Second)
 	stop()
-	<-writing
+	<-writing //nolint:errcheck // it was stopped
 	s.same("items")
 	s.r.kill()
 	s.f.once(t)

@@ -225,7 +225,7 @@ func (f *follower) runFor(t *testing.T, d time.Duration) {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		<-ended
+		<-ended //nolint:errcheck // it was killed
 	}
 }
 
@@ -266,12 +266,12 @@ func TestFollowKillNine(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	source, target, began := pgtest.Database(t), pgtest.Database(t), time.Now()
 	tables := followedTables()
-	ddl := "create type mood as enum ('sad', 'it''s ok');"
+	ddl := []string{"create type mood as enum ('sad', 'it''s ok')"}
 	for _, tb := range tables {
-		ddl += tb.ddl + ";"
+		ddl = append(ddl, tb.ddl)
 	}
 	admin := pgtest.Conn(t, source)
-	if _, err := admin.Exec(t.Context(), ddl); err != nil {
+	if _, err := admin.Exec(t.Context(), strings.Join(ddl, ";")); err != nil {
 		t.Fatal(err)
 	}
 	var number sync.Mutex

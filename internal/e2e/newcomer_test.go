@@ -62,7 +62,10 @@ func failedProbes(t *testing.T, args []string) []string {
 		t.Fatal(err)
 	}
 	var report struct {
-		Probes []struct{ Name, Status, Detail, Fix string } `json:"probes"`
+		Probes []struct {
+			Status string `json:"status"`
+			Fix    string `json:"fix"`
+		} `json:"probes"`
 	}
 	if err := json.Unmarshal(out, &report); err != nil {
 		t.Fatalf("leat check: %v\n%s", err, out)

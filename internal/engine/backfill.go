@@ -23,9 +23,7 @@ const (
 )
 
 // backfiller gives lanes the snapshots that they lack while changes are followed. All but what its mutex guards belongs to the reader's
-
 // goroutine.
-
 type backfiller struct {
 	g       *generation
 	reader  *reader
@@ -46,16 +44,7 @@ type backfiller struct {
 	failed  map[string]map[string]string
 }
 
-// event is what a goroutine tells the reader.
-
-// retry is work that failed, to be done again after a while.
-
-// planner walks along one dataset.
-
-// newSchema is a dataset's columns from some place of the stream on.
-
 // openBackfills finds out what each lane lacks.
-
 func (g *generation) openBackfills(ctx context.Context, s start, c choice) error {
 	if !g.r.follows() {
 		return nil
@@ -100,7 +89,6 @@ func (g *generation) openBackfills(ctx context.Context, s start, c choice) error
 }
 
 // request opens what is lacking when a generation starts.
-
 func (b *backfiller) request(ctx context.Context, c choice) error {
 	p := b.g.r.plan
 	for _, name := range p.Resnapshot {
@@ -123,22 +111,7 @@ func (b *backfiller) request(ctx context.Context, c choice) error {
 				return err
 			}
 		}
-		var err error
-		for _, d := range b.g.lanes { // a target that kept its columns and follows again lacks values
-			name := b.laneName(ds.Schema)
-			if _, ok := d.frozen[name]; ok && err == nil && d.spec.schemaPolicy(name) == Evolve {
-				err = b.merge.Request(ctx, ds.Schema, onceMore(ds.Schema), d.spec.Name)
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("source: %w", err)
-		}
-		if slices.Contains(p.Resnapshot, ds.Name) && !b.g.r.ran {
-			err = b.merge.Request(ctx, ds.Schema, backfill.Truncate, b.lanes...)
-		} else if slices.Contains(c.stale, b.laneName(ds.Schema)) && !b.merge.Open(ds.Name) && p.Snapshot != SnapshotNone {
-			err = b.merge.Request(ctx, ds.Schema, onceMore(ds.Schema), b.lanes...)
-		}
-		if err != nil {
+		if err := b.onceMore(ctx, ds.Schema, c); err != nil {
 			return fmt.Errorf("source: %w", err)
 		}
 		b.phase(ds.Name)
@@ -146,8 +119,28 @@ func (b *backfiller) request(ctx context.Context, c choice) error {
 	return nil
 }
 
-// unknownDataset refuses the name of a dataset that is to be copied once more.
+// onceMore opens what has to be copied once more, for the lanes that need it: somebody asks for it; the columns are not those that the
+// lanes have; or a target that kept its columns follows again, and so lacks values.
+func (b *backfiller) onceMore(ctx context.Context, s *record.Schema, c choice) error {
+	p, name := b.g.r.plan, b.laneName(s)
+	for _, d := range b.g.lanes {
+		if _, ok := d.frozen[name]; !ok || d.spec.schemaPolicy(name) != Evolve {
+			continue
+		}
+		if err := b.merge.Request(ctx, s, refill(s), d.spec.Name); err != nil {
+			return err //nolint:wrapcheck // the caller says whose it is
+		}
+	}
+	switch {
+	case slices.Contains(p.Resnapshot, s.Dataset) && !b.g.r.ran:
+		return b.merge.Request(ctx, s, backfill.Truncate, b.lanes...) //nolint:wrapcheck // the caller says whose it is
+	case slices.Contains(c.stale, name) && !b.merge.Open(s.Dataset) && p.Snapshot != SnapshotNone:
+		return b.merge.Request(ctx, s, refill(s), b.lanes...) //nolint:wrapcheck // the caller says whose it is
+	}
+	return nil
+}
 
+// unknownDataset refuses the name of a dataset that is to be copied once more.
 func unknownDataset(name string, known []connector.Dataset) error {
 	names := make([]string, len(known))
 	for i, d := range known {
@@ -159,9 +152,8 @@ func unknownDataset(name string, known []connector.Dataset) error {
 	}
 }
 
-// onceMore is how a dataset is copied once more.
-
-func onceMore(s *record.Schema) backfill.How {
+// refill is how a dataset is copied once more over what lanes have.
+func refill(s *record.Schema) backfill.How {
 	if len(s.Key) == 0 {
 		return backfill.Truncate
 	}
@@ -169,7 +161,6 @@ func onceMore(s *record.Schema) backfill.How {
 }
 
 // laneName is what a dataset of the source is called behind the shared transforms.
-
 func (b *backfiller) laneName(s *record.Schema) string {
 	out, err := transformed(b.g.r.plan.Source.Transforms, s)
 	if err != nil || out == nil {
@@ -179,7 +170,6 @@ func (b *backfiller) laneName(s *record.Schema) string {
 }
 
 // lack opens a backfill for one lane where it has nothing of the dataset.
-
 func (b *backfiller) lack(ctx context.Context, i int, s *record.Schema, how backfill.How) error {
 	d := b.g.lanes[i]
 	if b.merge.Has(d.spec.Name, s.Dataset) {
@@ -203,7 +193,6 @@ func (b *backfiller) lack(ctx context.Context, i int, s *record.Schema, how back
 }
 
 // aim finds the place of the stream where the run ends.
-
 func (b *backfiller) aim(ctx context.Context) error {
 	if !b.g.r.plan.Once {
 		return nil
@@ -229,7 +218,6 @@ func (b *backfiller) aim(ctx context.Context) error {
 }
 
 // reached reports whether the run has come to its end.
-
 func (b *backfiller) reached(at record.Position) bool {
 	p := b.g.r.plan
 	if !p.Once && p.Snapshot != SnapshotOnly || b.merge.Busy() {
@@ -246,8 +234,7 @@ func (b *backfiller) reached(at record.Position) bool {
 	return ok && cmp >= 0
 }
 
-// turn does what is due: outcomes of reading, marks, new reading. It reports whether anything was published. inside: within a replay unit.
-
+// turn does what is due: outcomes of reading, marks, new reading. It reports whether anything was published.
 func (b *backfiller) turn(ctx context.Context) (moved bool, err error) {
 	r := b.reader
 	before := b.merge.Ledger()
@@ -300,7 +287,6 @@ func (b *backfiller) askedAgain(ctx context.Context) error {
 }
 
 // mark publishes the position of the stream with the new ledger.
-
 func (b *backfiller) mark(ctx context.Context, at record.Position) error {
 	item := lane.Batch{Batch: &record.Batch{Position: at}, Ledger: string(b.merge.Ledger())}
 	if err := b.g.stream.Publish(ctx, item); err != nil {
@@ -309,28 +295,7 @@ func (b *backfiller) mark(ctx context.Context, at record.Position) error {
 	return nil
 }
 
-// next takes an event. While a chunk is passed on it waits for its next part; and while too many changes are held, for any chunk.
-
-// handle takes one outcome in.
-
-// snapshotOf is what the chunk was read under.
-
-// trouble decides about reading that failed: it is tried again, or its dataset fails alone, or all does.
-
-// fail notes that a dataset failed for a lane.
-
-// start begins what can be begun.
-
-// tell hands an event to the reader, unless the generation ends.
-
-// plan finds the next chunk.
-
-// plannerOf returns the walk that work goes on with.
-
-// read reads one chunk. One that is larger than the buffer is handed over part by part.
-
 // change takes one batch of the stream to the lanes.
-
 func (b *backfiller) change(ctx context.Context, batch *record.Batch) error {
 	if batch.Schema != nil {
 		if err := b.meet(ctx, batch.Schema); err != nil {
@@ -357,14 +322,7 @@ func (b *backfiller) change(ctx context.Context, batch *record.Batch) error {
 	return b.mark(ctx, batch.Position)
 }
 
-// meet takes note of a dataset that joined, and of columns that changed.
-
-// rewritten reports whether a column got another type: the database may have computed new values for all rows.
-
-// sawPosition dates the schemas that are new.
-
 // deliver publishes something without a position.
-
 func (b *backfiller) deliver(ctx context.Context, d backfill.Delivery) error {
 	if len(d.Lanes) == 0 {
 		return nil
@@ -379,15 +337,3 @@ func (b *backfiller) deliver(ctx context.Context, d backfill.Delivery) error {
 	}
 	return b.reader.emit(ctx, d.Batch, d.Lanes...)
 }
-
-// phase brings the dataset's phase up to date.
-
-// save brings a saved record to a mark: the ledger, and the columns of datasets as they are there.
-
-// failures are the datasets that failed for a sink while it was written to.
-
-// lost notes that a dataset failed for a sink, from the sink's goroutine.
-
-// without is a ledger in which a sink has nothing of some datasets, named as its lane carries them.
-
-// watchLag asks the source from time to time how far behind it is (S22).

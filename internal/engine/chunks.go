@@ -12,6 +12,7 @@ import (
 	"github.com/leatdata/leat/record"
 )
 
+// event is what a goroutine tells the reader.
 type event struct {
 	work    *backfill.Work
 	batches []*record.Batch
@@ -21,11 +22,13 @@ type event struct {
 	taken   chan struct{} // closed when the batches were passed on
 }
 
+// retry is work that failed, to be done again after a while.
 type retry struct {
 	work *backfill.Work
 	at   time.Time
 }
 
+// planner walks along one dataset.
 type planner struct {
 	out chan plannedChunk // closed behind the last one
 	end context.CancelFunc
@@ -36,6 +39,7 @@ type plannedChunk struct {
 	err   error
 }
 
+// next takes an event. While a chunk is passed on it waits for its next part; and while too many changes are held, for any chunk.
 func (b *backfiller) next(ctx context.Context) (event, bool) {
 	if b.passing == nil && len(b.waiting) > 0 {
 		e := b.waiting[0]
@@ -69,6 +73,7 @@ func (b *backfiller) next(ctx context.Context) (event, bool) {
 	}
 }
 
+// handle takes one outcome in.
 func (b *backfiller) handle(ctx context.Context, e event) error {
 	if !e.more {
 		b.running--
@@ -120,6 +125,7 @@ func (b *backfiller) handle(ctx context.Context, e event) error {
 	return nil
 }
 
+// snapshotOf is what the chunk was read under.
 func snapshotOf(e event) *record.Position {
 	for _, b := range e.batches {
 		if b.Chunk != nil {
@@ -129,6 +135,7 @@ func snapshotOf(e event) *record.Position {
 	return &e.work.Chunk.Snapshot
 }
 
+// trouble decides about reading that failed: it is tried again, or its dataset fails alone, or all does.
 func (b *backfiller) trouble(e event) error {
 	w := e.work
 	if p := b.plans[w.Pass()]; p != nil && w.Plan {
@@ -159,6 +166,7 @@ func (b *backfiller) trouble(e event) error {
 	}
 }
 
+// start begins what can be begun.
 func (b *backfiller) start() {
 	now := time.Now()
 	b.later = slices.DeleteFunc(b.later, func(r retry) bool {
@@ -189,6 +197,7 @@ func (b *backfiller) start() {
 	}
 }
 
+// tell hands an event to the reader, unless the generation ends.
 func (b *backfiller) tell(ctx context.Context, e event) bool {
 	select {
 	case b.events <- e:
@@ -199,6 +208,7 @@ func (b *backfiller) tell(ctx context.Context, e event) bool {
 	return false
 }
 
+// plan finds the next chunk.
 func (b *backfiller) plan(ctx context.Context, w *backfill.Work, p *planner) {
 	e := event{work: w}
 	var next plannedChunk
@@ -215,6 +225,7 @@ func (b *backfiller) plan(ctx context.Context, w *backfill.Work, p *planner) {
 	b.tell(ctx, e)
 }
 
+// plannerOf returns the walk that work goes on with.
 func (b *backfiller) plannerOf(w *backfill.Work) *planner {
 	for pass, p := range b.plans {
 		if pass.Over() {
@@ -249,6 +260,7 @@ func (b *backfiller) plannerOf(w *backfill.Work) *planner {
 	return p
 }
 
+// read reads one chunk. One that is larger than the buffer is handed over part by part.
 func (b *backfiller) read(ctx context.Context, w *backfill.Work) {
 	e, size := event{work: w}, int64(0)
 	err := b.chunks.ReadChunk(ctx, w.Chunk, func(batch *record.Batch) error {

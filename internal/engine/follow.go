@@ -16,6 +16,7 @@ import (
 	"github.com/leatdata/leat/state"
 )
 
+// newSchema is a dataset's columns from some place of the stream on.
 type newSchema struct {
 	dataset, columns string
 	at               record.Position // zero: not known yet
@@ -30,12 +31,14 @@ func (b *backfiller) schemaOf(dataset string) *record.Schema {
 	return &record.Schema{Dataset: dataset}
 }
 
+// fail notes that a dataset failed for a lane.
 func (b *backfiller) fail(sink, dataset string, err error) {
 	b.g.r.log.Error("a dataset failed; the others go on",
 		slog.String("sink", sink), slog.String("dataset", dataset), slog.Any("error", err))
 	b.g.r.ctl.sink(sink, func(s *SinkStatus) { s.Failed[dataset] = err.Error() })
 }
 
+// meet takes note of a dataset that joined, and of columns that changed.
 func (b *backfiller) meet(ctx context.Context, s *record.Schema) error {
 	if !b.known[s.Dataset] {
 		b.known[s.Dataset] = true
@@ -62,7 +65,7 @@ func (b *backfiller) meet(ctx context.Context, s *record.Schema) error {
 	b.g.r.log.Info("the columns of a dataset changed", slog.String("dataset", s.Dataset), slog.Any("change", d))
 	if rewritten(was, s, d) && !b.merge.Open(s.Dataset) {
 		// The values may be others, and the stream says nothing of that.
-		if err := b.merge.Request(ctx, s, onceMore(s), b.lanes...); err != nil {
+		if err := b.merge.Request(ctx, s, refill(s), b.lanes...); err != nil {
 			return fmt.Errorf("source: %w", err)
 		}
 		b.phase(s.Dataset)
@@ -75,6 +78,7 @@ func (b *backfiller) meet(ctx context.Context, s *record.Schema) error {
 	return nil
 }
 
+// rewritten reports whether a column got another type: the database may have computed new values for all rows.
 func rewritten(was, s *record.Schema, d record.Difference) bool {
 	return slices.ContainsFunc(d.Retyped, func(name string) bool {
 		before := was.Column(name)
@@ -87,6 +91,7 @@ func rewritten(was, s *record.Schema, d record.Difference) bool {
 	})
 }
 
+// sawPosition dates the schemas that are new.
 func (b *backfiller) sawPosition(at record.Position) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,6 +105,7 @@ func (b *backfiller) sawPosition(at record.Position) {
 	}
 }
 
+// phase brings the dataset's phase up to date.
 func (b *backfiller) phase(dataset string) {
 	p := Live
 	open, _, _ := backfill.Read(b.merge.Ledger())
@@ -121,6 +127,7 @@ func (b *backfiller) phase(dataset string) {
 	b.g.r.ctl.dataset(dataset, func(d *DatasetStatus) { d.Phase = p })
 }
 
+// save brings a saved record to a mark: the ledger, and the columns of datasets as they are there.
 func (b *backfiller) save(rec *state.Record, at lane.Mark) error {
 	n, err := decodeNotes(rec.Progress.Ledger)
 	if err != nil {
@@ -151,6 +158,7 @@ func (b *backfiller) save(rec *state.Record, at lane.Mark) error {
 	return nil
 }
 
+// failures are the datasets that failed for a sink while it was written to.
 func (b *backfiller) failures(sink string) map[string]bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,6 +169,7 @@ func (b *backfiller) failures(sink string) map[string]bool {
 	return set
 }
 
+// lost notes that a dataset failed for a sink, from the sink's goroutine.
 func (b *backfiller) lost(sink, dataset string, err error) {
 	b.mu.Lock()
 	if b.failed[sink] == nil {
@@ -171,6 +180,7 @@ func (b *backfiller) lost(sink, dataset string, err error) {
 	b.fail(sink, dataset, err)
 }
 
+// without is a ledger in which a sink has nothing of some datasets, named as its lane carries them.
 func (b *backfiller) without(ledger, sink string, datasets map[string]bool) json.RawMessage {
 	names := make([]string, 0, len(datasets))
 	for d := range datasets {
@@ -183,6 +193,7 @@ func (b *backfiller) without(ledger, sink string, datasets map[string]bool) json
 	return backfill.Without(json.RawMessage(ledger), sink, names)
 }
 
+// watchLag asks the source from time to time how far behind it is (S22).
 func (g *generation) watchLag(done <-chan struct{}) {
 	l, ok := connector.As[connector.LagReporter](g.src)
 	if !ok {

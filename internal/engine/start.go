@@ -122,8 +122,10 @@ func interrupted(rec *state.Record, n notes, replay connector.Replay) (choice, e
 			Hint: "clear what it wrote, then: leat state reset " + rec.Pipeline,
 		}
 	}
-	c := choice{run: p.Run, saved: p.Position, attempt: rec.Attempt, base: n.Base, only: n.Only, failed: n.Failed, ledger: n.Backfill,
-		frozen: n.Frozen}
+	c := choice{
+		run: p.Run, saved: p.Position, attempt: rec.Attempt, base: n.Base, only: n.Only, failed: n.Failed, ledger: n.Backfill,
+		frozen: n.Frozen,
+	}
 	switch {
 	case n.Base != nil:
 		c.origin = n.Base.from()
