@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -79,21 +78,11 @@ func (r *running) until(limit time.Duration, what string, ok func() bool) {
 // peak is the most memory that the process had resident, in MiB.
 func (r *running) peak() int {
 	r.t.Helper()
-	doc, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.cmd.Process.Pid))
-	if err != nil {
+	n, ok := residentPeak(r.cmd.Process.Pid)
+	if !ok {
 		r.t.Skip("this system does not tell how much memory a process has resident")
 	}
-	for line := range strings.SplitSeq(string(doc), "\n") {
-		if v, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kb, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(v), " kB"))
-			if err != nil {
-				r.t.Fatal(err)
-			}
-			return kb >> 10
-		}
-	}
-	r.t.Fatal("no VmHWM")
-	return 0
+	return int(n >> 20)
 }
 
 func number(t *testing.T, c *pgx.Conn, sql string, args ...any) (n int64) {
