@@ -106,7 +106,32 @@ func (f *fitter) apply(b *record.Batch) (fitted, error) {
 	if out.Rows == nil || len(f.columns) == 0 {
 		return fitted{batch: &out}, nil
 	}
+	if out.Old, err = f.mendOld(&out); err != nil {
+		return fitted{}, err
+	}
 	return f.check(&out)
+}
+
+// mendOld treats the images before as the rows that they were: what a policy changed then is found under what it was changed to.
+func (f *fitter) mendOld(b *record.Batch) (arrow.RecordBatch, error) {
+	if b.Old == nil {
+		return nil, nil //nolint:nilnil // there are none
+	}
+	before := *b
+	before.Rows, before.Ops, before.Unchanged = b.Old, nil, nil
+	cols := slices.Clone(b.Old.Columns())
+	for _, c := range f.columns {
+		bad := misfits(c, &before)
+		if len(bad) == 0 {
+			continue
+		}
+		fixed, _, err := mend(c, cols[c.index], bad)
+		if err != nil {
+			return nil, fmt.Errorf("column %q: %w", b.Old.ColumnName(c.index), err)
+		}
+		cols[c.index] = fixed
+	}
+	return array.NewRecordBatch(b.Old.Schema(), cols, b.Old.NumRows()), nil
 }
 
 func (f *fitter) check(b *record.Batch) (fitted, error) {
@@ -157,7 +182,8 @@ func misfits(c fitColumn, b *record.Batch) []misfit {
 		if len(bad) > 0 && bad[len(bad)-1].row == i {
 			return
 		}
-		if (b.Op(i) == record.Delete && !c.key) || b.IsUnchanged(c.index, i) {
+		keyed := b.Op(i) == record.Delete && len(b.Schema.Key) > 0 // nothing else of the row matters
+		if (keyed && !c.key) || b.IsUnchanged(c.index, i) {
 			return
 		}
 		bad = append(bad, misfit{i, why})
