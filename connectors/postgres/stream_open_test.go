@@ -238,3 +238,19 @@ func dropOrigin(t testing.TB, w *follower) {
 		t.Errorf("dropping the origin: %v", err)
 	}
 }
+
+// Columns that change within an open transaction, and changes of columns that are taken back with a savepoint.
+// case C038.
+func TestStreamColumnsOfOpenTransactions(t *testing.T) {
+	w := newFollower(t, map[string]string{"spill_bytes": "0"}, earlyBlocks, `CREATE TABLE t (id int PRIMARY KEY, v text)`)
+	g := w.start(t, record.Position{}, nil)
+	must(t, w.conn, `BEGIN`, many(1), `SAVEPOINT a`, `ALTER TABLE t ADD c int DEFAULT 1`, many(3001), `ROLLBACK TO a`, many(6001), `COMMIT`,
+		`BEGIN`, many(9001), `ALTER TABLE t ADD d int DEFAULT 5`, many(12_001), `COMMIT`, `INSERT INTO t VALUES (0, '', 6)`)
+	line := "public.t insert id=%d v=" + strings.Repeat("x", 100)
+	g.follows(t, slices.Concat(numbered(line, 1, 700), numbered(line, 6001, 6700), numbered(line, 9001, 9700),
+		numbered(line+" d=5", 12_001, 12_700), []string{"public.t insert id=0 v= d=6"})...)
+	g.quiet(t)
+	if found := g.schemas("public.t"); len(found) != 2 {
+		t.Errorf("%d schemas came", len(found))
+	}
+}

@@ -309,6 +309,9 @@ func (f *stream) streamError(doing string, err error) error {
 		e.Err = fmt.Errorf("%w; %s", e.Err, gap)
 	case pg.Code == "57P01", pg.Code == "57P02", pg.Code == "57P03":
 		e.Class = connector.ClassTransient
+	case pg.Code == "XX000" && f.s.cfg.Streaming != optionOff:
+		// Releases up to 18 can't map a table whose columns changed in a savepoint that was rolled back, and again in the same transaction.
+		e.Hint = "if this comes again: streaming=off takes only whole transactions from the server"
 	}
 	return wrapped
 }

@@ -290,3 +290,17 @@ func TestStreamColumnOfPartitions(t *testing.T) {
 		t.Errorf("older rows have %q, %t", v, ok)
 	}
 }
+
+// A column that has no binary form that is known here makes a stream of binary values start once more, in text.
+func TestStreamTurnsToText(t *testing.T) {
+	w := newFollower(t, nil, `CREATE TABLE t (id int PRIMARY KEY)`)
+	g := w.start(t, record.Position{}, nil)
+	must(t, w.conn, `INSERT INTO t VALUES (1)`, `ALTER TABLE t ADD r int4range`, `INSERT INTO t VALUES (2, '[1,5)')`)
+	g.until(t, 1)
+	if err := g.fails(t); connector.ClassOf(err) != connector.ClassTransient {
+		t.Fatalf("the error is %v", err)
+	}
+	closeSource(t, g.src)
+	g = w.start(t, g.marks[len(g.marks)-1].position, nil)
+	g.follows(t, "public.t insert id=2 r=[1,5)")
+}
