@@ -404,7 +404,7 @@ func equalTables(t *testing.T, what string, tables []followedTable, source, targ
 	t.Helper()
 	a, b := pgtest.Conn(t, source), pgtest.Conn(t, target)
 	for _, tb := range tables {
-		sql := `select md5(x::text) || ' ' || left(x::text, 300) from public.` + tb.name + ` x order by 1 collate "C"`
+		sql := `select r from (select md5(x::text) || ' ' || left(x::text, 300) r from public.` + tb.name + ` x) q order by r collate "C"`
 		want, got := texts(t, a, sql), texts(t, b, sql)
 		if slices.Equal(want, got) {
 			continue
