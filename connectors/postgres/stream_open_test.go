@@ -254,3 +254,26 @@ func TestStreamColumnsOfOpenTransactions(t *testing.T) {
 		t.Errorf("%d schemas came", len(found))
 	}
 }
+
+// Servers up to 18 lose track of a table whose columns change in a savepoint that is rolled back, and then again, in a transaction that
+// they send while it is open. The error says the way around it, and that is one.
+func TestStreamServerLosesTrack(t *testing.T) {
+	w := newFollower(t, nil, earlyBlocks, `CREATE TABLE t (id int PRIMARY KEY, v text)`)
+	must(t, w.conn, `BEGIN`, many(1), `SAVEPOINT a`, `ALTER TABLE t ADD c int`, many(3001), `ROLLBACK TO a`, many(6001),
+		`ALTER TABLE t ADD d int`, many(9001), `COMMIT`)
+	g := w.start(t, record.Position{}, nil)
+	for len(g.lines) < 2100 {
+		b, err := g.next(t, streamPatience)
+		if err == nil && b != nil {
+			continue
+		}
+		if connector.ClassOf(err) != connector.ClassTransient || !strings.Contains(connector.HintOf(err), "streaming=off") {
+			t.Fatalf("after %d changes: %v (%s)", len(g.lines), err, connector.HintOf(err))
+		}
+		closeSource(t, g.src)
+		g = w.start(t, record.Position{}, map[string]string{"streaming": "off"})
+		break
+	}
+	line := "public.t insert id=%d v=" + strings.Repeat("x", 100)
+	g.follows(t, slices.Concat(numbered(line, 1, 700), numbered(line, 6001, 6700), numbered(line+" d=null", 9001, 9700))...)
+}

@@ -309,9 +309,12 @@ func (f *stream) streamError(doing string, err error) error {
 		e.Err = fmt.Errorf("%w; %s", e.Err, gap)
 	case pg.Code == "57P01", pg.Code == "57P02", pg.Code == "57P03":
 		e.Class = connector.ClassTransient
-	case pg.Code == "XX000" && f.s.cfg.Streaming != optionOff:
-		// Releases up to 18 can't map a table whose columns changed in a savepoint that was rolled back, and again in the same transaction.
-		e.Hint = "if this comes again: streaming=off takes only whole transactions from the server"
+	case pg.Code == "XX000" && strings.Contains(pg.Message, "could not map file"):
+		// The server loses track of tables that are truncated while a slot is made, until the stream is started once more; and, up to
+		// 18 and for good, of one whose columns change in a savepoint that is rolled back and then again, in a transaction that it
+		// sends while it is open.
+		e.Class, e.Code = connector.ClassTransient, "postgres.decoding"
+		e.Hint = "if this comes again and again: streaming=off takes only whole transactions from the server"
 	}
 	return wrapped
 }
