@@ -17,6 +17,7 @@ type event struct {
 	work    *backfill.Work
 	batches []*record.Batch
 	more    bool // the chunk goes on
+	passed  bool // parts of it were handed over before
 	next    *record.Chunk
 	err     error
 	taken   chan struct{} // closed when the batches were passed on
@@ -147,8 +148,8 @@ func (b *backfiller) trouble(e event) error {
 	}
 	b.g.r.log.Warn("reading a snapshot", slog.String("dataset", w.Dataset), slog.Any("error", e.err))
 	switch class := connector.ClassOf(e.err); {
-	case len(e.batches) > 0 || w == b.passing || e.more:
-		return &restartError{err: e.err} // part of it is in the lanes
+	case e.passed:
+		return &restartError{err: e.err} // part of it is in the lanes, and nothing of it may become durable
 	case class == connector.ClassTransient:
 		b.later = append(b.later, retry{work: w, at: time.Now().Add(chunkRetry)})
 		return nil
@@ -266,12 +267,11 @@ func (b *backfiller) read(ctx context.Context, w *backfill.Work) {
 	err := b.chunks.ReadChunk(ctx, w.Chunk, func(batch *record.Batch) error {
 		e.batches = append(e.batches, batch)
 		size += batch.Bytes()
-		if size < chunkBuffer {
+		if size < orDefault(b.g.r.deps.chunkBuffer, defaultChunkBuffer) {
 			return nil
 		}
 		part := event{work: w, batches: e.batches, more: true, taken: make(chan struct{})}
-		e.batches, size = nil, 0
-		e.more = true
+		e.batches, size, e.passed = nil, 0, true
 		w.Chunk.Snapshot = *snapshotOf(part)
 		if !b.tell(ctx, part) {
 			return context.Canceled
@@ -283,13 +283,8 @@ func (b *backfiller) read(ctx context.Context, w *backfill.Work) {
 			return ctx.Err()
 		}
 	})
-	passed := e.more
-	e.more = false
 	if err != nil {
 		e.err, e.batches = fmt.Errorf("source: reading the snapshot of %s: %w", w.Dataset, err), nil
-		if passed {
-			e.err = &restartError{err: e.err}
-		}
 	}
 	b.tell(ctx, e)
 }

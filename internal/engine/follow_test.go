@@ -26,6 +26,8 @@ type followed struct {
 	store *sim.Store
 	plan  engine.Plan
 	seed  uint64
+	// buffer is what a chunk may be large, in bytes; 0: as usual.
+	buffer int64
 }
 
 func newFollowed(seed uint64, stores ...bool) *followed {
@@ -63,7 +65,7 @@ func (f *followed) durable(place int) string {
 }
 
 func (f *followed) run(ctx context.Context) (engine.Summary, error) {
-	return engine.Run(ctx, f.plan, engine.Deps{Store: f.store, Rand: rand.New(rand.NewPCG(f.seed, 7))})
+	return engine.Run(ctx, f.plan, engine.Deps{Store: f.store, Rand: rand.New(rand.NewPCG(f.seed, 7))}.WithChunkBuffer(f.buffer))
 }
 
 // check is the oracle at rest.
@@ -117,6 +119,9 @@ func follow(t *testing.T, seed uint64) {
 		stores[i] = r.IntN(3) > 0
 	}
 	f := newFollowed(seed, stores...)
+	if r.IntN(2) == 0 {
+		f.buffer = 1 // chunks are passed on while they are read
+	}
 	f.plan.QueueBytes = int64(2000 + r.IntN(20000))
 	f.plan.Commit.Bytes = int64(100 + r.IntN(20000))
 	ctx := t.Context()

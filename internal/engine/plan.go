@@ -179,7 +179,8 @@ type Deps struct {
 	Rand    *rand.Rand       // for run ids and jitter; nil: seeded by the system
 	Control *Control         // nil: nobody looks
 
-	lanes func(sinks []string, o lane.Options) (lane.Stream, error) // nil: lane.NewMemory
+	lanes       func(sinks []string, o lane.Options) (lane.Stream, error) // nil: lane.NewMemory
+	chunkBuffer int64                                                     // 0: 64 MiB
 }
 
 const (

@@ -197,20 +197,30 @@ func (f *following) PlanChunks(ctx context.Context, _ string, after []byte, _ in
 
 // ReadChunk implements connector.Snapshotter.
 func (f *following) ReadChunk(ctx context.Context, c record.Chunk, emit func(*record.Batch) error) error {
-	var b *record.Batch
+	var whole *record.Batch
 	err := f.do(ctx, "snapshot", "", func() error {
 		at := f.cfg.DB.Snap()
-		b = ChunkBatch(f.cfg.schema, at, InChunk(c, f.cfg.DB.Rows(at)))
-		b.Chunk.From, b.Chunk.To, b.Chunk.Keys = c.From, c.To, c.Keys
+		whole = ChunkBatch(f.cfg.schema, at, InChunk(c, f.cfg.DB.Rows(at)))
+		whole.Chunk.From, whole.Chunk.To, whole.Chunk.Keys = c.From, c.To, c.Keys
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if err := f.do(ctx, "rows", "", func() error { return nil }); err != nil {
-		return err
+	half := whole.NumRows() / 2
+	for _, first := range []bool{true, false} {
+		part, err := whole.Keep(func(i int) bool { return i < half == first })
+		if err != nil {
+			return err
+		}
+		if err := f.do(ctx, "rows", "", func() error { return nil }); err != nil {
+			return err
+		}
+		if err := emit(part); err != nil {
+			return err
+		}
 	}
-	return emit(b)
+	return nil
 }
 
 // Now implements connector.Merger.
