@@ -150,7 +150,8 @@ type (
 	Checker interface {
 		Check(ctx context.Context) ([]Probe, error)
 	}
-	// LagReporter says how far behind the source is. Cheap and read-only; an error never fails a run.
+	// LagReporter says how far behind the source is. Cheap and read-only; may be called before Start, and concurrently with all others;
+	// an error never fails a run.
 	LagReporter interface {
 		Lag(ctx context.Context) (Lag, error)
 	}

@@ -138,11 +138,24 @@ func Read(raw json.RawMessage) (open []Backfill, seeded map[string][]string, err
 		return nil, nil, err
 	}
 	for _, e := range l.Jobs {
-		open = append(open, Backfill{
-			Dataset: e.Dataset, Lanes: e.Lanes, Begun: len(e.Segments) > 0 || e.Rows > 0, Failed: e.Failed, Rows: e.Rows,
-		})
+		open = append(open, e.backfill())
 	}
 	return open, l.Seeded, nil
+}
+
+// Backfills lists the open backfills of a dataset.
+func (m *Merge) Backfills(dataset string) []Backfill {
+	var open []Backfill
+	for _, j := range m.jobs {
+		if j.dataset == dataset {
+			open = append(open, j.entry().backfill())
+		}
+	}
+	return open
+}
+
+func (e entry) backfill() Backfill {
+	return Backfill{Dataset: e.Dataset, Lanes: e.Lanes, Begun: len(e.Segments) > 0 || e.Rows > 0, Failed: e.Failed, Rows: e.Rows}
 }
 
 // Without is a ledger in which a lane has nothing of the datasets: they have to be copied again as a whole.

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -155,6 +156,31 @@ func TestTableJoins(t *testing.T) {
 	s.crash()
 	s.do(`update later set v = 'again' where id = 10; insert into later values (0, 'zero')`)
 	s.same("later", "items")
+}
+
+// A table that the target can't take fails alone, and says so; the others go on. Once the target is mended it is copied as a whole.
+//
+// case C064.
+func TestOneTableFails(t *testing.T) {
+	s := newScenario(t, `create table items (id int primary key); insert into items values (1)`)
+	s.same("items")
+	execute(t, s.to, `create view bad as select 1 as id`)
+	s.do(`create table bad (id int primary key, v text); insert into bad values (1, 'one'), (2, 'two')`)
+	s.r.until(30*time.Second, "word of the failure", func() bool { return strings.Contains(s.r.out.String(), "a dataset failed") })
+	s.do(`insert into items values (2); insert into bad values (3, 'three'); update bad set v = 'changed' where id = 1`)
+	s.same("items")
+	s.crash() // it is tried again, and fails again
+	s.do(`insert into items values (3)`)
+	s.same("items")
+	status := exec.Command(s.f.bin, "status", "followed", "--state", s.f.state)
+	if out, err := status.CombinedOutput(); err == nil || !strings.Contains(string(out), "failed") {
+		t.Errorf("leat status: %v\n%s", err, out)
+	}
+	s.r.kill()
+	execute(t, s.to, `drop view bad`)
+	s.r = s.f.start(t)
+	s.do(`delete from bad where id = 2; insert into items values (4)`)
+	s.same("bad", "items")
 }
 
 // A partitioned table is one dataset, whatever becomes of its partitions, and a row that moves to another one is still one row.

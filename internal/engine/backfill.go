@@ -37,11 +37,11 @@ type backfiller struct {
 	plans   map[backfill.Pass]*planner
 	passing *backfill.Work // the chunk that is passed on while it is read
 	later   []retry
-	target  record.Position // where the run ends; zero: nowhere
 
 	mu      sync.Mutex
-	schemas []newSchema // that the saved identity does not have yet
-	failed  map[string]map[string]string
+	schemas []newSchema                // that the saved identity does not have yet
+	failed  map[string]map[string]bool // datasets that failed while they were written, by sink, as lanes call them
+	sources map[string][]string        // datasets of the source, by what the lanes call them
 }
 
 // openBackfills finds out what each lane lacks.
@@ -56,7 +56,7 @@ func (g *generation) openBackfills(ctx context.Context, s start, c choice) error
 	}
 	b := &backfiller{
 		g: g, chunks: chunks, known: map[string]bool{}, events: make(chan event, 1), plans: map[backfill.Pass]*planner{},
-		failed: map[string]map[string]string{},
+		failed: map[string]map[string]bool{}, sources: map[string][]string{},
 	}
 	order, _ := positionsOf(g.src)
 	lanes := make([]backfill.Lane, len(g.lanes))
@@ -100,7 +100,7 @@ func (b *backfiller) request(ctx context.Context, c choice) error {
 		if ds.Schema == nil || !slices.Contains(b.g.blue.names, ds.Name) {
 			continue
 		}
-		b.known[ds.Name] = true
+		b.know(ds.Schema)
 		b.merge.Describe(ds.Schema)
 		for i, d := range b.g.lanes {
 			how := backfill.First
@@ -177,7 +177,7 @@ func (b *backfiller) lack(ctx context.Context, i int, s *record.Schema, how back
 	}
 	name := b.laneName(s)
 	if err := b.g.blue.errs[i][name]; err != nil {
-		b.fail(d.spec.Name, name, err)
+		b.g.r.failed(d.spec.Name, name, err)
 		b.merge.Fail(s, d.spec.Name)
 		return nil
 	}
@@ -213,7 +213,6 @@ func (b *backfiller) aim(ctx context.Context) error {
 			return fmt.Errorf("source: asking where its stream ends: %w", err)
 		}
 	}
-	b.target = b.g.r.target
 	return nil
 }
 
@@ -230,7 +229,7 @@ func (b *backfiller) reached(at record.Position) bool {
 	if at.Zero() || order == nil {
 		return false
 	}
-	cmp, ok := order(at, b.target)
+	cmp, ok := order(at, b.g.r.target)
 	return ok && cmp >= 0
 }
 

@@ -187,5 +187,7 @@ func (r *runner) isolates(err error, datasets int) bool {
 	if datasets < 2 || (!copies && !r.follows()) {
 		return false
 	}
-	return connector.ClassOf(err) == connector.ClassPermanent
+	class := connector.ClassOf(err)
+	// Of a dataset that joins or changes while nobody looks, what stands against it is found only then.
+	return class == connector.ClassPermanent || (r.follows() && class == connector.ClassConfig)
 }

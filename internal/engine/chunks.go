@@ -157,7 +157,7 @@ func (b *backfiller) trouble(e event) error {
 		s := b.schemaOf(w.Dataset)
 		name := b.laneName(s)
 		for _, l := range slices.Clone(w.Lanes()) {
-			b.fail(l, name, e.err)
+			b.g.r.failed(l, name, e.err)
 			b.merge.Fail(s, l)
 		}
 		b.phase(w.Dataset)

@@ -31,17 +31,29 @@ func (b *backfiller) schemaOf(dataset string) *record.Schema {
 	return &record.Schema{Dataset: dataset}
 }
 
-// fail notes that a dataset failed for a lane.
-func (b *backfiller) fail(sink, dataset string, err error) {
-	b.g.r.log.Error("a dataset failed; the others go on",
-		slog.String("sink", sink), slog.String("dataset", dataset), slog.Any("error", err))
-	b.g.r.ctl.sink(sink, func(s *SinkStatus) { s.Failed[dataset] = err.Error() })
+// datasets is how many there are, those that joined included.
+func (g *generation) datasets() int {
+	if g.back == nil {
+		return len(g.blue.schemas)
+	}
+	g.back.mu.Lock()
+	defer g.back.mu.Unlock()
+	return len(g.back.sources)
+}
+
+// know notes a dataset of the source, and what the lanes call it.
+func (b *backfiller) know(s *record.Schema) {
+	b.known[s.Dataset] = true
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	name := b.laneName(s)
+	b.sources[name] = append(b.sources[name], s.Dataset)
 }
 
 // meet takes note of a dataset that joined, and of columns that changed.
 func (b *backfiller) meet(ctx context.Context, s *record.Schema) error {
 	if !b.known[s.Dataset] {
-		b.known[s.Dataset] = true
+		b.know(s)
 		b.g.blue.datasets = append(b.g.blue.datasets, connector.Dataset{Name: s.Dataset, Schema: s, Rows: -1, Bytes: -1})
 		b.g.r.log.Info("a dataset joined", slog.String("dataset", s.Dataset))
 		for i := range b.g.lanes {
@@ -107,12 +119,9 @@ func (b *backfiller) sawPosition(at record.Position) {
 
 // phase brings the dataset's phase up to date.
 func (b *backfiller) phase(dataset string) {
-	p := Live
-	open, _, _ := backfill.Read(b.merge.Ledger())
-	failed := 0
-	for _, o := range open {
+	p, failed := Live, 0
+	for _, o := range b.merge.Backfills(dataset) {
 		switch {
-		case o.Dataset != dataset:
 		case o.Failed:
 			failed += len(o.Lanes)
 		case o.Begun:
@@ -162,33 +171,28 @@ func (b *backfiller) save(rec *state.Record, at lane.Mark) error {
 func (b *backfiller) failures(sink string) map[string]bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	set := map[string]bool{}
-	for d := range b.failed[sink] {
-		set[d] = true
-	}
-	return set
+	return maps.Clone(b.failed[sink])
 }
 
 // lost notes that a dataset failed for a sink, from the sink's goroutine.
 func (b *backfiller) lost(sink, dataset string, err error) {
 	b.mu.Lock()
 	if b.failed[sink] == nil {
-		b.failed[sink] = map[string]string{}
+		b.failed[sink] = map[string]bool{}
 	}
-	b.failed[sink][dataset] = err.Error()
+	b.failed[sink][dataset] = true
 	b.mu.Unlock()
-	b.fail(sink, dataset, err)
+	b.g.r.failed(sink, dataset, err)
 }
 
 // without is a ledger in which a sink has nothing of some datasets, named as its lane carries them.
 func (b *backfiller) without(ledger, sink string, datasets map[string]bool) json.RawMessage {
 	names := make([]string, 0, len(datasets))
+	b.mu.Lock()
 	for d := range datasets {
-		if s, ok := b.g.blue.bySource[d]; ok {
-			d = s
-		}
-		names = append(names, d)
+		names = append(names, b.sources[d]...)
 	}
+	b.mu.Unlock()
 	slices.Sort(names)
 	return backfill.Without(json.RawMessage(ledger), sink, names)
 }

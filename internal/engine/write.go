@@ -406,7 +406,7 @@ func (d *deliverer) evolve(ctx context.Context, from, to *record.Schema) error {
 // possible to copy the dataset again as a whole, so nothing of it may be in the sink already, unless rows are written by key.
 func (d *deliverer) isolate(ctx context.Context, err error) (bool, error) {
 	var de *datasetError
-	if !errors.As(err, &de) || !d.g.r.isolates(err, len(d.g.blue.schemas)) || d.released || d.kind == whole {
+	if !errors.As(err, &de) || !d.g.r.isolates(err, d.g.datasets()) || d.released || d.kind == whole {
 		return false, nil
 	}
 	in := d.datasets[de.name]
@@ -422,10 +422,16 @@ func (d *deliverer) isolate(ctx context.Context, err error) (bool, error) {
 	return true, d.g.r.lost(ctx, d.spec.Name, de.name, de.err)
 }
 
+// failed tells that a dataset failed for one sink while others go on.
+func (r *runner) failed(sink, dataset string, err error) {
+	r.log.Error("a dataset failed; the others go on",
+		slog.String("sink", sink), slog.String("dataset", dataset), slog.Any("error", err))
+	r.ctl.sink(sink, func(s *SinkStatus) { s.Failed[dataset] = err.Error() })
+}
+
 // lost saves that a dataset failed for one sink, before any position moves past its rows: no later run may take it for copied.
 func (r *runner) lost(ctx context.Context, sink, dataset string, err error) error {
-	r.log.Error("a dataset failed; the others go on", slog.String("sink", sink), slog.String("dataset", dataset), slog.Any("error", err))
-	r.ctl.sink(sink, func(s *SinkStatus) { s.Failed[dataset] = err.Error() })
+	r.failed(sink, dataset, err)
 	return r.update(ctx, func(rec *state.Record) error {
 		n, err := decodeNotes(rec.Progress.Ledger)
 		if err != nil {
