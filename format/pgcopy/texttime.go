@@ -3,6 +3,8 @@ package pgcopy
 import (
 	"bytes"
 	"math"
+
+	"github.com/leatdata/leat/format/internal/literal"
 )
 
 const (
@@ -11,12 +13,6 @@ const (
 	secondMicros  = 1_000_000
 )
 
-// two reads two digits.
-func two(v []byte) (n int, ok bool) {
-	a, b := v[0]-'0', v[1]-'0'
-	return int(a)*10 + int(b), a <= 9 && b <= 9
-}
-
 // parseDay reads YYYY-MM-DD, with four digits of year or more, as days since 2000; bc counts years before 1 AD.
 func parseDay(v []byte, bc bool) (days int64, ok bool) {
 	n := len(v) - len("-MM-DD")
@@ -24,8 +20,8 @@ func parseDay(v []byte, bc bool) (days int64, ok bool) {
 		return 0, false
 	}
 	y, okY := parseUint(v[:n])
-	month, okM := two(v[n+1:])
-	day, okD := two(v[n+4:])
+	month, okM := literal.TwoDigits(v[n+1:])
+	day, okD := literal.TwoDigits(v[n+4:])
 	if !okY || !okM || !okD || month < 1 || month > 12 || day < 1 || y == 0 {
 		return 0, false
 	}
@@ -33,23 +29,10 @@ func parseDay(v []byte, bc bool) (days int64, ok bool) {
 	if bc {
 		year = 1 - year
 	}
-	if day > monthDays(year, month) {
+	if day > literal.MonthDays(int(year), month) {
 		return 0, false
 	}
 	return daysOf(year, month, day), true
-}
-
-func monthDays(year int64, month int) int {
-	switch month {
-	case 2:
-		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
-			return 29
-		}
-		return 28
-	case 4, 6, 9, 11:
-		return 30
-	}
-	return 31
 }
 
 // daysOf counts the days from 2000-01-01 in the proleptic Gregorian calendar, by eras of 400 years that begin with March.
@@ -86,9 +69,9 @@ func parseClock(v []byte) (micros int64, rest []byte, ok bool) {
 	if len(v) < size || v[2] != ':' || v[5] != ':' {
 		return 0, nil, false
 	}
-	h, okH := two(v)
-	m, okM := two(v[3:])
-	s, okS := two(v[6:])
+	h, okH := literal.TwoDigits(v)
+	m, okM := literal.TwoDigits(v[3:])
+	s, okS := literal.TwoDigits(v[6:])
 	if !okH || !okM || !okS || h > 24 || m > 59 || s > 59 {
 		return 0, nil, false
 	}
@@ -157,7 +140,7 @@ func parseZone(v []byte) (seconds int64, ok bool) {
 		if len(v) < 2 {
 			return 0, false
 		}
-		n, ok := two(v)
+		n, ok := literal.TwoDigits(v)
 		if !ok || n > 59 {
 			return 0, false
 		}
@@ -185,8 +168,8 @@ func parseSpan(v []byte) (int64, bool) {
 		return 0, false
 	}
 	h, okH := parseUint(v[:at])
-	m, okM := two(v[at+1:])
-	s, okS := two(v[at+4:])
+	m, okM := literal.TwoDigits(v[at+1:])
+	s, okS := literal.TwoDigits(v[at+4:])
 	f, rest, okF := parseFraction(v[at+6:])
 	const most = 1 << 63 / (hourSeconds * secondMicros)
 	if !okH || !okM || !okS || !okF || len(rest) > 0 || h > most || m > 59 || s > 59 {

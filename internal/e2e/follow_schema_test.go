@@ -250,7 +250,8 @@ func TestResnapshot(t *testing.T) {
 		t.Fatalf("%v\n%s", err, lastLines(string(out), 20))
 	}
 	s.r = s.f.start(t)
-	time.Sleep(time.Second)
+	before := number(t, s.to, "select max(id) from items")
+	s.r.until(30*time.Second, "more rows", func() bool { return number(t, s.to, "select max(id) from items") > before })
 	stop()
 	<-writing //nolint:errcheck // it was stopped
 	s.same("items")

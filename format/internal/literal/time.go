@@ -13,24 +13,25 @@ func Date(b []byte) (days int32, ok bool) {
 	if len(b) != dateWidth || b[4] != '-' || b[7] != '-' {
 		return 0, false
 	}
-	year, okY := pair(b[0:2])
-	low, okL := pair(b[2:4])
-	month, okM := pair(b[5:7])
-	day, okD := pair(b[8:10])
+	year, okY := TwoDigits(b[0:2])
+	low, okL := TwoDigits(b[2:4])
+	month, okM := TwoDigits(b[5:7])
+	day, okD := TwoDigits(b[8:10])
 	year = year*100 + low
-	if !okY || !okL || !okM || !okD || year == 0 || month < 1 || month > 12 || day < 1 || day > monthDays(year, month) {
+	if !okY || !okL || !okM || !okD || year == 0 || month < 1 || month > 12 || day < 1 || day > MonthDays(year, month) {
 		return 0, false
 	}
 	return dayNumber(year, month, day), true
 }
 
-// pair reads two digits.
-func pair(b []byte) (v int, ok bool) {
+// TwoDigits reads the two digits that b begins with; b must have that many bytes.
+func TwoDigits(b []byte) (v int, ok bool) {
 	hi, lo := b[0]-'0', b[1]-'0'
 	return int(hi)*10 + int(lo), hi <= 9 && lo <= 9
 }
 
-func monthDays(year, month int) int {
+// MonthDays is how many days a month has in the proleptic Gregorian calendar; year 0 is 1 BC.
+func MonthDays(year, month int) int {
 	switch month {
 	case 2:
 		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
@@ -84,9 +85,9 @@ func clock(b []byte) (seconds int, ok bool) {
 	if b[2] != ':' || b[5] != ':' {
 		return 0, false
 	}
-	h, okH := pair(b[0:2])
-	m, okM := pair(b[3:5])
-	s, okS := pair(b[6:8])
+	h, okH := TwoDigits(b[0:2])
+	m, okM := TwoDigits(b[3:5])
+	s, okS := TwoDigits(b[6:8])
 	return h*3600 + m*60 + s, okH && okM && okS && h < 24 && m < 60 && s < 60
 }
 
@@ -118,14 +119,14 @@ func zone(b []byte) (offset int, zoned, ok bool) {
 	case len(b) < 3 || (b[0] != '+' && b[0] != '-'):
 		return 0, false, false
 	}
-	h, ok := pair(b[1:3])
+	h, ok := TwoDigits(b[1:3])
 	m := 0
 	switch {
 	case len(b) == 5:
-		m, zoned = pair(b[3:5])
+		m, zoned = TwoDigits(b[3:5])
 		ok = ok && zoned
 	case len(b) == 6 && b[3] == ':':
-		m, zoned = pair(b[4:6])
+		m, zoned = TwoDigits(b[4:6])
 		ok = ok && zoned
 	case len(b) != 3:
 		ok = false
