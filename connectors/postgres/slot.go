@@ -78,7 +78,9 @@ type slotInfo struct {
 	Synced    bool   `json:"synced"` // PostgreSQL 17, on a standby: it belongs to the primary
 	Age       int64  `json:"age"`    // of catalog_xmin, in transactions
 	Holder    string `json:"holder"` // who uses it
-	Now       lsn    `json:"now"`    // the end of the server's log
+	// Application is the name that the one who uses it gave itself.
+	Application string `json:"application"`
+	Now         lsn    `json:"now"` // the end of the server's log
 }
 
 // nowLSN is the end of the log as far as it is safe, and so may be sent.
@@ -93,6 +95,7 @@ const holderSQL = `'process ' || a.pid || ' (' || pg_catalog.concat_ws(', ', 'ap
 const slotSQL = `SELECT pg_catalog.to_jsonb(s) || pg_catalog.jsonb_build_object('now', ` + nowLSN + `,
 	'here', s.datoid = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()),
 	'age', pg_catalog.age(s.catalog_xmin),
+	'application', (SELECT a.application_name FROM pg_catalog.pg_stat_activity a WHERE a.pid = s.active_pid),
 	'holder', (SELECT ` + holderSQL + ` FROM pg_catalog.pg_stat_activity a WHERE a.pid = s.active_pid))
 FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = $1`
 
@@ -173,26 +176,12 @@ func chooseSlot(name string, slot *slotInfo, p *publication) (slotChoice, error)
 	case slot.Active:
 		return 0, &connector.Error{
 			Class: connector.ClassTransient, Code: "postgres.slot.active", Doing: "taking the replication slot " + strconv.Quote(name),
-			Err: usesIt(slot.Holder), Hint: "stop that one, or name another slot: slot=NAME",
+			Err: fmt.Errorf("%s uses it", slot.Holder), Hint: "stop that one, or name another slot: slot=NAME",
 		}
 	case slot.lost() != "" || p == nil || p.Age <= slot.Age || slot.Now > slot.Confirmed+adoptBytes:
 		return replaceSlot, nil
 	}
 	return takeSlot, nil
-}
-
-// errOwnSession says that a slot may be in use by a process of ours that died.
-var errOwnSession = errors.New("uses it")
-
-// deadSession is how long the server may take to notice that.
-const deadSession = 5 * time.Second
-
-// usesIt tells who uses a slot.
-func usesIt(holder string) error {
-	if strings.Contains(holder, "application leat") {
-		return fmt.Errorf("%s %w", holder, errOwnSession)
-	}
-	return fmt.Errorf("%s uses it", holder)
 }
 
 // Anchor implements connector.Anchor: it makes the publication and then the slot, and returns where the slot's stream begins. All
@@ -204,15 +193,6 @@ func (s *Source) Anchor(ctx context.Context) (record.Position, error) {
 	}
 	a := &anchoring{s: s, slot: s.slotName()}
 	p, err := a.run(ctx)
-	for end := time.Now().Add(deadSession); errors.Is(err, errOwnSession) && time.Now().Before(end) && ctx.Err() == nil; {
-		timer := time.NewTimer(time.Second)
-		select { // what a process of ours that died has left on the server ends by itself
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-		p, err = a.run(ctx)
-	}
 	if err != nil {
 		a.undo(ctx)
 		return record.Position{}, s.cfg.wrap("making the place to follow from", err)
@@ -229,7 +209,7 @@ type anchoring struct {
 }
 
 func (a *anchoring) run(ctx context.Context) (p streamPosition, err error) {
-	facts, err := a.s.followFacts(ctx)
+	facts, err := a.facts(ctx)
 	if err != nil {
 		return p, err
 	}
@@ -256,6 +236,29 @@ func (a *anchoring) run(ctx context.Context) (p streamPosition, err error) {
 	}
 	p.Created = p.LSN
 	return p, nil
+}
+
+// deadSession is how long the server may take to notice that the one who uses a slot has died.
+const deadSession = 5 * time.Second
+
+// facts looks at the server. A slot that a process of our name uses may be used by one that died, which the server soon notices.
+func (a *anchoring) facts(ctx context.Context) (*followFacts, error) {
+	for end := time.Now().Add(deadSession); ; {
+		f, err := a.s.followFacts(ctx)
+		ours := err == nil && f.slot != nil && f.slot.Active && f.slot.Application == a.s.cfg.ApplicationName
+		if !ours || time.Now().After(end) {
+			return f, err
+		}
+		timer := time.NewTimer(time.Second)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return f, nil //nolint:nilerr // the next call says so
+		}
+	}
 }
 
 // take returns where the stream begins.
