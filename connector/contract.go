@@ -95,7 +95,7 @@ const (
 	NoAtomicity           Atomicity = iota // a crash may leave rows whose position was not saved
 	KeyedWrites                            // writing a row again gives the same outcome
 	PositionInTransaction                  // a PositionStore
-	TwoPhaseCommit                         // prepare and commit by epoch
+	TwoPhaseCommit                         // prepare and publish by epoch, see TwoPhase
 	Whole                                  // nothing is visible before Finish; a crash starts the run again
 )
 
@@ -114,7 +114,8 @@ type SourceContract struct {
 	Incremental  bool  // a run goes on behind where the last finished run ended
 	MaxUnitRows  int64 // hard limits of one replay unit; 0: none can exceed the wanted size
 	MaxUnitBytes int64
-	Readers      int // chunks of a Snapshotter that are read at the same time while changes are followed; 0: 1
+	Readers      int  // chunks of a Snapshotter that are read at the same time while changes are followed; 0: 1
+	Conditions   bool // its Snapshotter takes record.Chunk.Where
 }
 
 // SinkContract is what a sink promises for one exact configuration.

@@ -2,6 +2,7 @@ package connector
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/leatdata/leat/record"
 )
@@ -44,6 +45,22 @@ type (
 	PositionStore interface {
 		Commit(ctx context.Context, p record.Progress) error
 		// Committed reads the progress of the lane that Start named; false: none. A read error is never "none".
+		Committed(ctx context.Context) (record.Progress, bool, error)
+	}
+	// TwoPhase makes what was written visible epoch by epoch, in two steps. The engine keeps the decision between them: it saves the
+	// intent before the first Write of an epoch, calls Prepare, saves by one compare-and-set that the epoch is decided, with what Prepare
+	// returned, and then calls Publish. After a crash it calls Publish once more where the epoch was decided, else Abort; so Start
+	// removes nothing that was prepared. There is no Flush and no Commit. A value of an older fence publishes and aborts nothing.
+	TwoPhase interface {
+		// Prepare stages durably all that was written since the last epoch, under p.Epoch, which grows. Nothing of it is visible. What
+		// it returns (JSON) is all that Publish needs to know, of this value or of a later one, also in another process.
+		Prepare(ctx context.Context, p record.Progress) (staged json.RawMessage, err error)
+		// Publish makes a prepared epoch visible, all at once, with p as the progress of the lane. Idempotent: an epoch that is visible
+		// already stays as it is.
+		Publish(ctx context.Context, p record.Progress, staged json.RawMessage) error
+		// Abort removes all that the lane has staged and not published. Idempotent; valid without a Prepare, and right after Start.
+		Abort(ctx context.Context) error
+		// Committed reads back the progress of the newest epoch that is visible; false: none. A read error is never "none".
 		Committed(ctx context.Context) (record.Progress, bool, error)
 	}
 	// Finisher makes visible what becomes visible only as a whole: the files, or the replacement of a dataset (mode Replace).

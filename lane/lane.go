@@ -3,6 +3,7 @@ package lane
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/leatdata/leat/record"
 )
@@ -15,6 +16,9 @@ var (
 	ErrFenced = errors.New("lane: another consumer took over")
 	// ErrRevoked says that the delivery is no longer valid: its item went back to the lane and is delivered again.
 	ErrRevoked = errors.New("lane: the delivery was taken back")
+	// ErrDetached says that the lane would have held more than its quota and was let go: what waited in it is gone, and its sink has
+	// to be filled anew.
+	ErrDetached = errors.New("lane: detached, it held more than its quota")
 	// ErrUnknownSink says that the stream was built without a lane of that name.
 	ErrUnknownSink = errors.New("lane: unknown sink")
 )
@@ -57,6 +61,8 @@ type Request struct {
 // the first Ack or Nack counts.
 type Delivery[T any] interface {
 	Item() T
+	// Number is that of the publication: it grows along the lane, and stays the same when the item comes again.
+	Number() uint64
 	// Ack says that the item is durable in the sink. It returns nil exactly if this delivery has acknowledged the item, now or
 	// by an earlier call; ErrRevoked if the item went back before (it will be delivered again); ErrFenced if another consumer
 	// took over.
@@ -121,6 +127,65 @@ type Stream interface {
 	Lane(sink string) (Consumer[Item], error)
 	// Stats counts what went through the sink's lane. Error: ErrUnknownSink.
 	Stats(sink string) (Stats, error)
+}
+
+// Spec says which stream is to be opened.
+type Spec struct {
+	Pipeline string // stable name
+	Run      string // a stream that was written by another run of the pipeline is emptied first
+	Sinks    []string
+	Options
+	Quota Quota // of each lane that outlives the process
+}
+
+// Quota bounds what one lane may hold on disk. The zero value is no bound.
+type Quota struct {
+	Bytes  int64         // 0: no bound
+	Age    time.Duration // of the oldest item that is not acknowledged; 0: no bound
+	Detach bool          // over the quota the lane is let go, and its sink filled anew when it is back; false: the reader waits, and with it the source
+}
+
+// Durable is a stream whose lanes outlive the process: what was published and is durable comes again after a crash, to each sink from
+// behind what that has acknowledged. It is opened by one process at a time; opening it fences the one before.
+//
+// The reader has no need to wait for sinks: what Stored tells may be released by the source. Whatever was published behind that mark is
+// removed when the stream is opened, as the source sends it again.
+type Durable interface {
+	Stream
+	// Stored returns the mark of the newest item with a position that is durable, with all before it, in every lane; false: there is
+	// none. It never goes back; Moved tells of it, too.
+	Stored() (Mark, bool)
+	// Found tells how a lane stood when the stream was opened. Error: ErrUnknownSink.
+	Found(sink string) (Found, error)
+	// Covered says that the sink has everything up to and with the item of this number, which is acknowledged. False: the lane has
+	// acknowledged more than that, so the sink was put back to an older state. It is called before a consumer is attached.
+	// Errors: ErrUnknownSink, ErrDetached.
+	Covered(sink string, number uint64) (bool, error)
+	// Attach lets a detached lane take again what is published from now on. Error: ErrUnknownSink.
+	Attach(sink string) error
+	// Holds tells how much the sink's lane holds on disk. Error: ErrUnknownSink.
+	Holds(sink string) (Holding, error)
+	// Release ends the stream without losing anything: unlike Close it may come while items wait. Idempotent.
+	Release() error
+}
+
+// Found is how a lane of a durable stream stood when that was opened.
+type Found uint8
+
+// The ways.
+const (
+	Created  Found = iota // there was no such lane: it takes what is published from now on
+	Kept                  // it goes on behind what was acknowledged
+	Detached              // it was let go, see ErrDetached
+)
+
+// Holding is what a durable lane holds: items that are stored and not acknowledged.
+type Holding struct {
+	Count
+	Oldest   time.Time // when the oldest of them was published; zero: none
+	Acked    uint64    // number of the last item of the contiguous acknowledged ones; 0: none
+	Last     uint64    // number of the newest item of the lane; 0: none
+	Detached bool
 }
 
 // Stats adds up: Published = Acked + InFlight + Queued, in each count.

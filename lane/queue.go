@@ -129,6 +129,9 @@ func (c *consumer[T]) Close() error {
 // Item implements Delivery.
 func (d *delivery[T]) Item() T { return d.item }
 
+// Number implements Delivery.
+func (d *delivery[T]) Number() uint64 { return d.entry.number }
+
 // Ack implements Delivery.
 func (d *delivery[T]) Ack() error {
 	d.c.q.mu.Lock()

@@ -39,8 +39,10 @@ type Chunk struct {
 	From    json.RawMessage `json:"from,omitempty"` // key range, From exclusive, To inclusive; nil: open end
 	To      json.RawMessage `json:"to,omitempty"`
 	// Keys, instead of a range, are exactly these keys, in the source's own form.
-	Keys     []json.RawMessage `json:"keys,omitempty"`
-	Snapshot Position          `json:"snapshot"`
+	Keys []json.RawMessage `json:"keys,omitempty"`
+	// Where is a condition in the source's own language that rows have to meet besides; empty: none.
+	Where    string   `json:"where,omitempty"`
+	Snapshot Position `json:"snapshot"`
 }
 
 // Reject is one row that could not be carried, with all that a person needs to find it and to replay it.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/leatdata/leat/connector"
@@ -37,11 +36,6 @@ func Encode(r Record) ([]byte, error) {
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
-	for _, raw := range []json.RawMessage{r.Origin.Data, r.Progress.Position.Data, r.Progress.Ledger} {
-		if len(raw) > 0 && !json.Valid(raw) {
-			return nil, fmt.Errorf("saving the state of %s: %q is no JSON", r.Pipeline, raw)
-		}
-	}
 	b := fmt.Appendf(nil, `{"format":%d,"pipeline":`, Format)
 	b = record.AppendJSONString(b, r.Pipeline)
 	b = append(b, `,"identity":{`...)
@@ -54,33 +48,19 @@ func Encode(r Record) ([]byte, error) {
 	}
 	b = fmt.Appendf(b, `},"attempt":%d`, r.Attempt)
 	if !r.Origin.Zero() {
-		b = appendPosition(append(b, `,"origin":`...), r.Origin)
+		var err error
+		if b, err = r.Origin.Append(append(b, `,"origin":`...)); err != nil {
+			return nil, fmt.Errorf("saving the state of %s: %w", r.Pipeline, err)
+		}
 	}
 	if r.Progress.Run != "" {
-		b = appendProgress(append(b, `,"progress":`...), r.Progress)
+		var err error
+		if b, err = r.Progress.Append(append(b, `,"progress":`...)); err != nil {
+			return nil, fmt.Errorf("saving the state of %s: %w", r.Pipeline, err)
+		}
 	}
 	b = fmt.Appendf(b, `,"rows":%d,"rejected":%d,"updated":"`, r.Rows, r.Rejected)
 	return append(r.Updated.UTC().AppendFormat(b, time.RFC3339Nano), `"}`...), nil
-}
-
-func appendPosition(b []byte, p record.Position) []byte {
-	b = strconv.AppendUint(append(b, `{"shape":`...), uint64(p.Shape), 10)
-	if len(p.Data) > 0 {
-		b = append(append(b, `,"data":`...), p.Data...)
-	}
-	return append(b, '}')
-}
-
-func appendProgress(b []byte, p record.Progress) []byte {
-	b = record.AppendJSONString(append(b, `{"run":`...), p.Run)
-	b = appendPosition(append(b, `,"position":`...), p.Position)
-	if len(p.Ledger) > 0 {
-		b = append(append(b, `,"ledger":`...), p.Ledger...)
-	}
-	if p.Done {
-		b = append(b, `,"done":true`...)
-	}
-	return append(b, '}')
 }
 
 // Decode reads what Encode wrote. It refuses, with class ClassPosition, a format or a field that it does not know, a record of

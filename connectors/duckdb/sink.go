@@ -272,7 +272,7 @@ func (s *sink) Commit(ctx context.Context, p record.Progress) error {
 }
 
 func (s *sink) saveProgress(ctx context.Context, p record.Progress) error {
-	data, err := sqlgen.EncodeProgress(p)
+	data, err := p.Append(nil)
 	if err != nil {
 		return fmt.Errorf("duckdb: %w", err)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strconv"
 
 	"github.com/leatdata/leat/record"
 )
@@ -88,24 +87,7 @@ func appendProgress(b []byte, p *record.Progress) ([]byte, error) {
 	if p == nil {
 		return append(b, "null"...), nil
 	}
-	for _, raw := range []json.RawMessage{p.Position.Data, p.Ledger} {
-		if len(raw) > 0 && !json.Valid(raw) {
-			return nil, fmt.Errorf("saving the progress: %q is no JSON", raw)
-		}
-	}
-	b = record.AppendJSONString(append(b, `{"run":`...), p.Run)
-	b = strconv.AppendUint(append(b, `,"position":{"shape":`...), uint64(p.Position.Shape), 10)
-	if len(p.Position.Data) > 0 {
-		b = append(append(b, `,"data":`...), p.Position.Data...)
-	}
-	b = append(b, '}')
-	if len(p.Ledger) > 0 {
-		b = append(append(b, `,"ledger":`...), p.Ledger...)
-	}
-	if p.Done {
-		b = append(b, `,"done":true`...)
-	}
-	return append(b, '}'), nil
+	return p.Append(b)
 }
 
 // decodeManifest reads what encode wrote, and nothing else.

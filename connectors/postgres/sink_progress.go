@@ -85,14 +85,12 @@ func (l lane) saveSQL(p record.Progress, committed *json.RawMessage) (string, er
 		}
 	}
 	p.Ledger = nil
-	var doc strings.Builder
-	enc := json.NewEncoder(&doc)
-	enc.SetEscapeHTML(false) // positions come back byte for byte
-	if err := enc.Encode(p); err != nil {
-		return "", fmt.Errorf("writing progress as JSON: %w", err)
+	doc, err := p.Append(nil)
+	if err != nil {
+		return "", err //nolint:wrapcheck // it says what
 	}
 	return fmt.Sprintf(`WITH mine AS (UPDATE %s SET run = %s, progress = %s%s, updated = now() WHERE %s AND fence = %d RETURNING 1)
-%s`, progressTable, literal(p.Run), literal(strings.TrimSpace(doc.String())), ledger, l.where(), l.fence, fencedSQL), nil
+%s`, progressTable, literal(p.Run), literal(string(doc)), ledger, l.where(), l.fence, fencedSQL), nil
 }
 
 // holdSQL fails like saveSQL where the fence is no longer the lane's own; it holds the row until the transaction ends.

@@ -241,7 +241,7 @@ func (s *sink) Commit(ctx context.Context, p record.Progress) error {
 
 // save writes the progress where the fence still holds.
 func (s *sink) save(p record.Progress) error {
-	doc, err := sqlgen.EncodeProgress(p)
+	doc, err := p.Append(nil)
 	if err != nil {
 		return err
 	}

@@ -214,10 +214,10 @@ func (r *runner) load(ctx context.Context) (*state.Record, state.Version, error)
 	return &rec, version, nil
 }
 
-// record is what an attempt saves before it does anything. The first attempt of all is numbered by the clock, so that attempts go
-// on growing, and sinks don't take the owner for a late one, when the state was deleted.
+// record is what an attempt saves before it does anything. The first attempt of all is numbered by the clock, in microseconds, so
+// that attempts go on growing, and sinks don't take the owner for a late one, when the state was deleted a moment ago.
 func (r *runner) record(old *state.Record, identity map[string]string, c *choice) state.Record {
-	next := state.Record{Pipeline: r.plan.Name, Identity: identity, Attempt: uint64(max(r.now().Unix(), 1))}
+	next := state.Record{Pipeline: r.plan.Name, Identity: identity, Attempt: uint64(max(r.now().UnixMicro(), 1))}
 	if old != nil {
 		next.Attempt = old.Attempt + 1
 	}

@@ -13,10 +13,12 @@ import (
 
 // Rejected is one row that was set aside: a dead letter.
 type Rejected struct { //nolint:errname // it is a row that can say what is wrong with it, and is never returned as an error
-	Pipeline string          `json:"pipeline"`
-	Run      string          `json:"run"`
-	Sink     string          `json:"sink,omitempty"` // empty: the source could not read the row, or a transform could not take it
-	Position record.Position `json:"position"`       // of the replay unit; zero where the row stood inside of one
+	Pipeline string `json:"pipeline"`
+	Run      string `json:"run"`
+	Sink     string `json:"sink,omitempty"` // empty: the source could not read the row, or a transform could not take it
+	// Epoch is the sink's epoch that the row would have been committed with; 0: there is no such thing.
+	Epoch    uint64          `json:"epoch,omitempty"`
+	Position record.Position `json:"position"` // of the replay unit; zero where the row stood inside of one
 	Time     time.Time       `json:"time"`
 	record.Reject
 }
@@ -26,7 +28,9 @@ type Rejected struct { //nolint:errname // it is a row that can say what is wron
 type RejectStore interface {
 	Append(ctx context.Context, r []Rejected) error // may buffer
 	Flush(ctx context.Context) error                // everything appended survives loss of power; cheap when there is nothing
-	Close() error                                   // flushes
+	// Forget removes what a sink set aside in the run under epochs behind this one: they were not committed, and their rows come again.
+	Forget(ctx context.Context, pipeline, run, sink string, epoch uint64) error
+	Close() error // flushes
 }
 
 // badCounter applies one policy for bad rows. It may be used by several goroutines.

@@ -53,6 +53,14 @@ func (l *letters) Flush(context.Context) error {
 	return nil
 }
 
+func (l *letters) Forget(_ context.Context, _, run, sink string, epoch uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	gone := func(r engine.Rejected) bool { return r.Run == run && r.Sink == sink && r.Epoch > epoch }
+	l.buffered, l.durable = slices.DeleteFunc(l.buffered, gone), slices.DeleteFunc(l.durable, gone)
+	return nil
+}
+
 func (l *letters) Close() error { return l.Flush(context.Background()) }
 
 // ids are the distinct rows that were set aside durably.

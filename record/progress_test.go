@@ -1,4 +1,4 @@
-package sqlgen_test
+package record_test
 
 import (
 	"encoding/json"
@@ -6,20 +6,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/leatdata/leat/connector/sqlgen"
 	"github.com/leatdata/leat/record"
 )
 
 // clause E5: what a sink keeps comes back byte for byte.
-func TestEncodeProgress(t *testing.T) {
+func TestProgressAppend(t *testing.T) {
 	for _, p := range []record.Progress{
 		{},
-		{Run: "r", Done: true},
+		{Run: "r", Done: true, Epoch: 7, Item: 1 << 40},
 		{Run: `"é<`, Position: record.Position{Shape: 3, Data: []byte(`{ "at" : "<&>\u2028", "big":9007199254740993 }`)}},
 		{Run: "r", Ledger: []byte(`[ 1,	{"key":"</script>"} ]`)},
 		{Run: "r", Position: record.Position{Shape: 1, Data: []byte(`"x"`)}, Ledger: []byte(`[]`), Done: true},
 	} {
-		doc, err := sqlgen.EncodeProgress(p)
+		doc, err := p.Append(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +30,7 @@ func TestEncodeProgress(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", doc, diff)
 		}
 	}
-	if _, err := sqlgen.EncodeProgress(record.Progress{Ledger: []byte(`{`)}); err == nil {
+	if _, err := (record.Progress{Ledger: []byte(`{`)}).Append(nil); err == nil {
 		t.Error("a ledger that is no JSON was taken")
 	}
 }
