@@ -49,8 +49,8 @@ func (c *badCounter) add(n int) bool {
 }
 
 // setAside keeps rejected rows, or stops at the first one, as the policy says. The second error is for later: the limit was
-// passed, and the run ends once the good rows are durable.
-func (r *runner) setAside(ctx context.Context, c *badCounter, sink string, at record.Position, rows []record.Reject) (now, later error) {
+// passed, and the run ends once the good rows are durable. The epoch is the one that the sink will commit next; 0: it has none.
+func (r *runner) setAside(ctx context.Context, c *badCounter, sink string, epoch uint64, at record.Position, rows []record.Reject) (now, later error) {
 	if len(rows) == 0 {
 		return nil, nil
 	}
@@ -62,7 +62,7 @@ func (r *runner) setAside(ctx context.Context, c *badCounter, sink string, at re
 	}
 	letters := make([]Rejected, len(rows))
 	for i, row := range rows {
-		letters[i] = Rejected{Pipeline: r.plan.Name, Run: r.runName, Sink: sink, Position: at, Time: r.now().UTC(), Reject: row}
+		letters[i] = Rejected{Pipeline: r.plan.Name, Run: r.runName, Sink: sink, Epoch: epoch, Position: at, Time: r.now().UTC(), Reject: row}
 	}
 	if err := r.deps.Rejects.Append(ctx, letters); err != nil {
 		return fmt.Errorf("setting bad rows aside: %w", err), nil
