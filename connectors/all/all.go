@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/connectors/discard"
 	"github.com/leatdata/leat/connectors/duckdb"
 	"github.com/leatdata/leat/connectors/file"
 	"github.com/leatdata/leat/connectors/postgres"
@@ -14,7 +15,9 @@ import (
 func All() (*connector.Registry, error) {
 	reg := &connector.Registry{}
 	var errs []error
-	for _, d := range []connector.Definition{duckdb.Definition(), file.Definition(), postgres.Definition(), sqlite.Definition()} {
+	for _, d := range []connector.Definition{
+		discard.Definition(), duckdb.Definition(), file.Definition(), postgres.Definition(), sqlite.Definition(),
+	} {
 		errs = append(errs, reg.Register(d))
 	}
 	return reg, errors.Join(errs...)
