@@ -1,11 +1,7 @@
 package state
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"time"
@@ -80,23 +76,12 @@ func Decode(data []byte, pipeline string) (Record, error) {
 }
 
 func decode(data []byte) (Record, error) {
-	var head struct {
-		Format int `json:"format"`
-	}
-	if err := json.Unmarshal(data, &head); err != nil {
+	if err := checkFormat(data, Format); err != nil {
 		return Record{}, err
-	}
-	if head.Format != Format {
-		return Record{}, fmt.Errorf("it has format %d, and this program reads format %d", head.Format, Format)
 	}
 	var j recordJSON
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&j); err != nil {
+	if err := decodeStrictly(data, &j); err != nil {
 		return Record{}, err
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return Record{}, errors.New("something follows the record")
 	}
 	r := Record{
 		Pipeline: j.Pipeline, Identity: j.Identity, Attempt: j.Attempt, Rows: j.Rows, Rejected: j.Rejected, Updated: j.Updated,

@@ -44,11 +44,12 @@ type Store interface {
 	Save(ctx context.Context, r Record, prev Version) (Version, error)
 	// List returns all records by name. The error names the first one that can't be read; the others are returned.
 	List(ctx context.Context) ([]Record, error)
-	// Delete forgets the pipeline, its last attempt included; ErrNotFound where there is none. To run a pipeline from the
-	// beginning while late owners stay fenced, save Record.Reset instead.
+	// Delete forgets the pipeline, its last attempt and its orders included; ErrNotFound where there is neither record nor order. To
+	// run a pipeline from the beginning while late owners stay fenced, save Record.Reset instead.
 	Delete(ctx context.Context, pipeline string) error
 	// Close releases the store. Idempotent; after it all other calls fail.
 	Close() error
+	OrderStore
 }
 
 // Reset returns the record as it was before its first run: only name, identity and attempt stay, so that attempts keep growing.

@@ -21,9 +21,10 @@ import (
 )
 
 const (
-	suffix     = ".json"
-	tempSuffix = ".tmp"
-	lockName   = "lock"
+	suffix       = ".json"   // of a record
+	ordersSuffix = ".orders" // of what people want of the pipeline
+	tempSuffix   = ".tmp"
+	lockName     = "lock"
 )
 
 // Store implements state.Store.
@@ -40,10 +41,17 @@ var _ state.Store = (*Store)(nil)
 
 var errClosed = errors.New("the state store is closed")
 
-// document is the content of a file.
+// document is the content of a file: of one pipeline the record or the orders, whichever belongs there.
 type document struct {
 	Version state.Version   `json:"version"`
 	Record  json.RawMessage `json:"record"`
+	Orders  json.RawMessage `json:"orders"`
+}
+
+// whole reports whether a file of that name may hold the document.
+func (d document) whole(name string) bool {
+	orders := strings.HasSuffix(name, ordersSuffix)
+	return d.Version > 0 && (len(d.Orders) > 0) == orders && (len(d.Record) > 0) != orders
 }
 
 // Open opens the folder, and makes it if it does not exist. Temporary files that a crash left behind are removed.
@@ -95,7 +103,7 @@ func (s *Store) prepare() (err error) {
 func (s *Store) path(name string) string { return filepath.Join(s.dir, name) }
 
 // fileName returns the file of a pipeline. Names that differ only in case get different files also where file names don't.
-func fileName(pipeline string) string {
+func fileName(pipeline, suffix string) string {
 	lower := strings.ToLower(pipeline)
 	if lower == pipeline {
 		return lower + suffix
@@ -137,7 +145,7 @@ func (s *Store) explain(err error) error {
 }
 
 // read returns the document in a file; state.ErrNotFound where there is none.
-func (s *Store) read(name, pipeline string) (document, error) {
+func (s *Store) read(name string) (document, error) {
 	data, err := s.fs.ReadFile(s.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return document{}, state.ErrNotFound
@@ -150,14 +158,18 @@ func (s *Store) read(name, pipeline string) (document, error) {
 	dec.DisallowUnknownFields()
 	err = dec.Decode(&d)
 	if err == nil {
-		if _, end := dec.Token(); !errors.Is(end, io.EOF) || d.Version == 0 {
+		if _, end := dec.Token(); !errors.Is(end, io.EOF) || !d.whole(name) {
 			err = errors.New("it is not as a store writes it")
 		}
 	}
 	if err != nil {
+		what := "start over"
+		if strings.HasSuffix(name, ordersSuffix) {
+			what = "forget the orders"
+		}
 		return document{}, &connector.Error{
 			Class: connector.ClassPosition, Code: "state.format", Doing: "reading " + s.path(name), Err: err,
-			Hint: "restore the file from a backup, or start over with: leat state reset " + pipeline,
+			Hint: "restore the file from a backup, or remove it to " + what,
 		}
 	}
 	return d, nil
@@ -173,7 +185,7 @@ func (s *Store) Load(ctx context.Context, pipeline string) (state.Record, state.
 	if err := s.usable(ctx); err != nil {
 		return state.Record{}, 0, err
 	}
-	d, err := s.read(fileName(pipeline), pipeline)
+	d, err := s.read(fileName(pipeline, suffix))
 	if err != nil {
 		return state.Record{}, 0, err
 	}
@@ -182,14 +194,49 @@ func (s *Store) Load(ctx context.Context, pipeline string) (state.Record, state.
 }
 
 // Save implements state.Store.
-func (s *Store) Save(ctx context.Context, r state.Record, prev state.Version) (next state.Version, err error) {
+func (s *Store) Save(ctx context.Context, r state.Record, prev state.Version) (state.Version, error) {
 	data, err := state.Encode(r)
 	if err != nil {
 		return 0, err
 	}
-	name := fileName(r.Pipeline)
+	return s.put(ctx, r.Pipeline, suffix, "record", data, prev)
+}
+
+// Orders implements state.OrderStore.
+func (s *Store) Orders(ctx context.Context, pipeline string) (state.Orders, state.Version, error) {
+	if err := state.ValidateName(pipeline); err != nil {
+		return state.Orders{}, 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return state.Orders{}, 0, err
+	}
+	d, err := s.read(fileName(pipeline, ordersSuffix))
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		return state.Orders{}, 0, nil
+	case err != nil:
+		return state.Orders{}, 0, err
+	}
+	o, err := state.DecodeOrders(d.Orders, pipeline)
+	return o, d.Version, err
+}
+
+// SaveOrders implements state.OrderStore.
+func (s *Store) SaveOrders(ctx context.Context, pipeline string, o state.Orders, prev state.Version) (state.Version, error) {
+	data, err := state.EncodeOrders(o, pipeline)
+	if err != nil {
+		return 0, err
+	}
+	return s.put(ctx, pipeline, ordersSuffix, "orders", data, prev)
+}
+
+// put replaces the content of version prev of a pipeline's file by this field, and returns the new version.
+func (s *Store) put(ctx context.Context, pipeline, suffix, field string, data []byte, prev state.Version) (next state.Version, err error) {
+	name := fileName(pipeline, suffix)
 	err = s.locked(ctx, func() error {
-		d, err := s.read(name, r.Pipeline)
+		d, err := s.read(name)
 		if err != nil && !errors.Is(err, state.ErrNotFound) {
 			return err
 		}
@@ -200,7 +247,7 @@ func (s *Store) Save(ctx context.Context, r state.Record, prev state.Version) (n
 		if prev == 0 {
 			next = state.FirstVersion()
 		}
-		return s.replace(name, fmt.Appendf(nil, "{\"version\":%d,\"record\":%s}\n", next, data))
+		return s.replace(name, fmt.Appendf(nil, "{\"version\":%d,%q:%s}\n", next, field, data))
 	})
 	if err != nil {
 		return 0, err
@@ -278,14 +325,14 @@ func (s *Store) List(ctx context.Context) ([]state.Record, error) {
 // readListed reads a record whose pipeline is known only from the record itself.
 func (s *Store) readListed(name string) (state.Record, error) {
 	pipeline := strings.TrimSuffix(name, suffix)
-	d, err := s.read(name, pipeline)
+	d, err := s.read(name)
 	if err != nil {
 		return state.Record{}, err
 	}
 	var head struct {
 		Pipeline string `json:"pipeline"`
 	}
-	if json.Unmarshal(d.Record, &head) == nil && fileName(head.Pipeline) == name {
+	if json.Unmarshal(d.Record, &head) == nil && fileName(head.Pipeline, suffix) == name {
 		pipeline = head.Pipeline
 	}
 	return state.Decode(d.Record, pipeline)
@@ -297,12 +344,17 @@ func (s *Store) Delete(ctx context.Context, pipeline string) error {
 		return err
 	}
 	return s.locked(ctx, func() error {
-		err := s.fs.Remove(s.path(fileName(pipeline)))
-		if errors.Is(err, fs.ErrNotExist) {
-			return state.ErrNotFound
+		removed := false
+		for _, suffix := range []string{suffix, ordersSuffix} { // the record first: a pause is not lifted by half a deletion
+			switch err := s.fs.Remove(s.path(fileName(pipeline, suffix))); {
+			case err == nil:
+				removed = true
+			case !errors.Is(err, fs.ErrNotExist):
+				return errors.Join(s.explain(err), s.sync())
+			}
 		}
-		if err != nil {
-			return s.explain(err)
+		if !removed {
+			return state.ErrNotFound
 		}
 		return s.sync()
 	})

@@ -17,15 +17,20 @@ import (
 
 const (
 	applicationID = 0x6c656174 // "leat", in SQLite's header: the file is ours
-	layout        = 1          // PRAGMA user_version
+	layout        = 2          // PRAGMA user_version; 1 had no orders
 	busyTimeout   = 10 * time.Second
 )
 
-const createTable = `
+const createTables = `
 create table if not exists pipeline (
 	name    text primary key,
 	version integer not null,
 	record  text not null
+) strict, without rowid;
+create table if not exists pipeline_orders (
+	name    text primary key,
+	version integer not null,
+	orders  text not null
 ) strict, without rowid`
 
 // Store implements state.Store.
@@ -96,7 +101,7 @@ func prepare(ctx context.Context, conn *sqlite.Conn) (err error) {
 	}
 	defer end(&err)
 	return sqlitex.ExecuteScript(conn, fmt.Sprintf("%s; pragma application_id = %d; pragma user_version = %d",
-		createTable, applicationID, layout), nil)
+		createTables, applicationID, layout), nil)
 }
 
 // checkOwner refuses a database that is not empty and not ours, and one of a newer layout.
@@ -138,7 +143,7 @@ func ignoreUnsupported(err error) error {
 	return err
 }
 
-// use runs f, which makes exactly one statement and so one transaction, with the connection.
+// use runs f, which makes exactly one transaction, with the connection.
 func (s *Store) use(ctx context.Context, f func(*sqlite.Conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -183,17 +188,7 @@ func (s *Store) Load(ctx context.Context, pipeline string) (state.Record, state.
 	if err := state.ValidateName(pipeline); err != nil {
 		return state.Record{}, 0, err
 	}
-	var text string
-	var version state.Version
-	err := s.use(ctx, func(conn *sqlite.Conn) error {
-		return sqlitex.Execute(conn, "select version, record from pipeline where name = ?", &sqlitex.ExecOptions{
-			Args: []any{pipeline},
-			ResultFunc: func(stmt *sqlite.Stmt) error {
-				version, text = state.Version(stmt.ColumnInt64(0)), stmt.ColumnText(1)
-				return nil
-			},
-		})
-	})
+	text, version, err := s.get(ctx, "select version, record from pipeline where name = ?", pipeline)
 	if err != nil {
 		return state.Record{}, 0, err
 	}
@@ -204,17 +199,62 @@ func (s *Store) Load(ctx context.Context, pipeline string) (state.Record, state.
 	return r, version, err
 }
 
+// get returns a text and its version; 0 where there is none.
+func (s *Store) get(ctx context.Context, query, pipeline string) (text string, version state.Version, err error) {
+	err = s.use(ctx, func(conn *sqlite.Conn) error {
+		return sqlitex.Execute(conn, query, &sqlitex.ExecOptions{
+			Args: []any{pipeline},
+			ResultFunc: func(stmt *sqlite.Stmt) error {
+				version, text = state.Version(stmt.ColumnInt64(0)), stmt.ColumnText(1)
+				return nil
+			},
+		})
+	})
+	return text, version, err
+}
+
 // Save implements state.Store.
 func (s *Store) Save(ctx context.Context, r state.Record, prev state.Version) (state.Version, error) {
 	data, err := state.Encode(r)
 	if err != nil {
 		return 0, err
 	}
-	query, next := "update pipeline set record = ?2, version = ?3 where name = ?1 and version = ?3 - 1", prev+1
-	if prev == 0 {
-		query, next = "insert into pipeline (name, record, version) values (?1, ?2, ?3) on conflict do nothing", state.FirstVersion()
+	return s.put(ctx, r.Pipeline, data, prev,
+		"insert into pipeline (name, record, version) values (?1, ?2, ?3) on conflict do nothing",
+		"update pipeline set record = ?2, version = ?3 where name = ?1 and version = ?3 - 1")
+}
+
+// Orders implements state.OrderStore.
+func (s *Store) Orders(ctx context.Context, pipeline string) (state.Orders, state.Version, error) {
+	if err := state.ValidateName(pipeline); err != nil {
+		return state.Orders{}, 0, err
 	}
-	changed, err := s.change(ctx, query, r.Pipeline, string(data), int64(next))
+	text, version, err := s.get(ctx, "select version, orders from pipeline_orders where name = ?", pipeline)
+	if err != nil || version == 0 {
+		return state.Orders{}, 0, err
+	}
+	o, err := state.DecodeOrders([]byte(text), pipeline)
+	return o, version, err
+}
+
+// SaveOrders implements state.OrderStore.
+func (s *Store) SaveOrders(ctx context.Context, pipeline string, o state.Orders, prev state.Version) (state.Version, error) {
+	data, err := state.EncodeOrders(o, pipeline)
+	if err != nil {
+		return 0, err
+	}
+	return s.put(ctx, pipeline, data, prev,
+		"insert into pipeline_orders (name, orders, version) values (?1, ?2, ?3) on conflict do nothing",
+		"update pipeline_orders set orders = ?2, version = ?3 where name = ?1 and version = ?3 - 1")
+}
+
+// put replaces a text of version prev and returns its new version.
+func (s *Store) put(ctx context.Context, pipeline string, data []byte, prev state.Version, insert, update string) (state.Version, error) {
+	query, next := update, prev+1
+	if prev == 0 {
+		query, next = insert, state.FirstVersion()
+	}
+	changed, err := s.change(ctx, query, pipeline, string(data), int64(next))
 	if err != nil {
 		return 0, err
 	}
@@ -265,7 +305,21 @@ func (s *Store) Delete(ctx context.Context, pipeline string) error {
 	if err := state.ValidateName(pipeline); err != nil {
 		return err
 	}
-	changed, err := s.change(ctx, "delete from pipeline where name = ?", pipeline)
+	changed := false
+	err := s.use(ctx, func(conn *sqlite.Conn) (err error) {
+		end, err := sqlitex.ImmediateTransaction(conn)
+		if err != nil {
+			return err
+		}
+		defer end(&err)
+		for _, query := range []string{"delete from pipeline where name = ?", "delete from pipeline_orders where name = ?"} {
+			if err := sqlitex.Execute(conn, query, &sqlitex.ExecOptions{Args: []any{pipeline}}); err != nil {
+				return err
+			}
+			changed = changed || conn.Changes() > 0
+		}
+		return nil
+	})
 	if err == nil && !changed {
 		err = state.ErrNotFound
 	}

@@ -181,7 +181,7 @@ func TestSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for pragma, want := range map[string]string{"journal_mode": "wal", "user_version": "1", "application_id": "1818583412"} {
+	for pragma, want := range map[string]string{"journal_mode": "wal", "user_version": "2", "application_id": "1818583412"} {
 		got, err := sqlitex.ResultText(conn.Prep("pragma " + pragma))
 		if err != nil || got != want {
 			t.Errorf("%s is %q, error %v, want %q", pragma, got, err, want)
@@ -197,7 +197,7 @@ func TestOpenErrors(t *testing.T) {
 	foreign, newer, text := filepath.Join(dir, "foreign.db"), filepath.Join(dir, "newer.db"), filepath.Join(dir, "text.db")
 	for path, script := range map[string]string{
 		foreign: "create table pipeline (name text)",
-		newer:   "create table pipeline (name text); pragma application_id = 1818583412; pragma user_version = 2",
+		newer:   "create table pipeline (name text); pragma application_id = 1818583412; pragma user_version = 3",
 	} {
 		conn, err := driver.OpenConn(path, driver.OpenReadWrite, driver.OpenCreate)
 		if err != nil {

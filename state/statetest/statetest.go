@@ -32,6 +32,11 @@ func Run(t *testing.T, place func(t *testing.T) Open) {
 		"concurrent owners": concurrentOwners,
 		"ended context":     endedContext,
 		"closed":            closedStore,
+
+		"orders":                       ordersRoundTrip,
+		"orders, compare and set":      ordersCompareAndSet,
+		"orders, beside the record":    ordersBesideTheRecord,
+		"orders, concurrent processes": concurrentOrders,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, place(t)) })
 	}
@@ -264,7 +269,9 @@ func endedContext(t *testing.T, open Open) {
 	_, saved := s.Save(ctx, r, 0)
 	_, _, loaded := s.Load(ctx, r.Pipeline)
 	_, listed := s.List(ctx)
-	for i, err := range []error{saved, loaded, listed, s.Delete(ctx, r.Pipeline)} {
+	_, _, asked := s.Orders(ctx, r.Pipeline)
+	_, ordered := s.SaveOrders(ctx, r.Pipeline, state.Orders{}, 0)
+	for i, err := range []error{saved, loaded, listed, asked, ordered, s.Delete(ctx, r.Pipeline)} {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("call %d: %v", i, err)
 		}
@@ -283,7 +290,9 @@ func closedStore(t *testing.T, open Open) {
 	_, saved := s.Save(t.Context(), Sample("orders"), 0)
 	_, _, loaded := s.Load(t.Context(), "orders")
 	_, listed := s.List(t.Context())
-	for i, err := range []error{saved, loaded, listed, s.Delete(t.Context(), "orders")} {
+	_, _, asked := s.Orders(t.Context(), "orders")
+	_, ordered := s.SaveOrders(t.Context(), "orders", state.Orders{}, 0)
+	for i, err := range []error{saved, loaded, listed, asked, ordered, s.Delete(t.Context(), "orders")} {
 		if err == nil || errors.Is(err, state.ErrNotFound) || errors.Is(err, state.ErrConflict) {
 			t.Errorf("call %d of a closed store: %v", i, err)
 		}
