@@ -297,7 +297,7 @@ func (r *reader) clean(ctx context.Context, dataset string, b *record.Batch) (*r
 	if len(b.Rejects) == 0 {
 		return b, nil
 	}
-	now, later := r.g.r.setAside(ctx, r.g.r.bad, "", 0, b.Position, b.Rejects)
+	now, later := r.g.r.setAside(ctx, r.g.r.bad, refuser{at: b.Position}, b.Rejects)
 	if now != nil {
 		return nil, now
 	}

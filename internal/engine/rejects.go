@@ -48,21 +48,28 @@ func (c *badCounter) add(n int) bool {
 	return c.Limit > 0 && c.n > c.Limit
 }
 
+// refuser is who could not take rows, and when.
+type refuser struct {
+	sink  string          // empty: the source, or a shared transform
+	epoch uint64          // that the sink commits next; 0: it has none
+	at    record.Position // of the batch
+}
+
 // setAside keeps rejected rows, or stops at the first one, as the policy says. The second error is for later: the limit was
-// passed, and the run ends once the good rows are durable. The epoch is the one that the sink will commit next; 0: it has none.
-func (r *runner) setAside(ctx context.Context, c *badCounter, sink string, epoch uint64, at record.Position, rows []record.Reject) (now, later error) {
+// passed, and the run ends once the good rows are durable.
+func (r *runner) setAside(ctx context.Context, c *badCounter, by refuser, rows []record.Reject) (now, later error) {
 	if len(rows) == 0 {
 		return nil, nil
 	}
 	if c.Action == Stop {
-		return badRowError(sink, rows[0], "mend the row, or set such rows aside with --set-aside"), nil
+		return badRowError(by.sink, rows[0], "mend the row, or set such rows aside with --set-aside"), nil
 	}
 	if r.deps.Rejects == nil {
-		return badRowError(sink, rows[0], "there is no place for bad rows: give one"), nil
+		return badRowError(by.sink, rows[0], "there is no place for bad rows: give one"), nil
 	}
 	letters := make([]Rejected, len(rows))
 	for i, row := range rows {
-		letters[i] = Rejected{Pipeline: r.plan.Name, Run: r.runName, Sink: sink, Epoch: epoch, Position: at, Time: r.now().UTC(), Reject: row}
+		letters[i] = Rejected{Pipeline: r.plan.Name, Run: r.runName, Sink: by.sink, Epoch: by.epoch, Position: by.at, Time: r.now().UTC(), Reject: row}
 	}
 	if err := r.deps.Rejects.Append(ctx, letters); err != nil {
 		return fmt.Errorf("setting bad rows aside: %w", err), nil

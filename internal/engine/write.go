@@ -112,7 +112,7 @@ func (d *deliverer) put(ctx context.Context, in *inflow, name string, b *record.
 
 // reject deals with rows that this sink can't take.
 func (d *deliverer) reject(ctx context.Context, at record.Position, rows []record.Reject) error {
-	now, later := d.g.r.setAside(ctx, d.bad, d.spec.Name, 0, at, rows)
+	now, later := d.g.r.setAside(ctx, d.bad, refuser{sink: d.spec.Name, at: at}, rows)
 	if now != nil {
 		return now
 	}
