@@ -54,8 +54,15 @@ type Reject struct { //nolint:errname // it is a row first, and an error where a
 	Column  string          `json:"column,omitempty"`
 	Value   string          `json:"value,omitempty"` // text form, shortened
 	Class   string          `json:"class"`           // bad_syntax, bad_value, not_representable, refused_by_sink …
+	Code    string          `json:"code,omitempty"`  // of the system that refused it, such as an SQLSTATE
 	Message string          `json:"message"`
 	Raw     []byte          `json:"raw,omitempty"` // the original row: the file's bytes, or a JSON object of the columns
+	// Schema types the columns of Raw and Before, so that the row can be had again exactly, see AppendJSON; nil: Raw is the source's own
+	// form of the row.
+	Schema *Schema         `json:"-"`
+	Op     Op              `json:"op,omitempty"`
+	Before json.RawMessage `json:"before,omitempty"` // JSON object of the image before
+	Step   int             `json:"step,omitempty"`   // 1-based transform, of the source or of the sink, that could not take the row; 0: none
 }
 
 // Error makes the reject readable as one line: where, which column, which value, and why.
@@ -238,6 +245,15 @@ func (b *Batch) RowJSON(i int) json.RawMessage {
 		cols[c] = c
 	}
 	return rowJSON(b.Rows, cols, i)
+}
+
+// Reject describes row i as one that can't be carried: all but the reason.
+func (b *Batch) Reject(i int) Reject {
+	r := Reject{Dataset: b.Schema.Dataset, Key: b.KeyJSON(i), Raw: b.RowJSON(i), Schema: b.Schema, Op: b.Op(i)}
+	if b.Old != nil && b.Op(i) != Insert {
+		r.Before = (&Batch{Rows: b.Old}).RowJSON(i)
+	}
+	return r
 }
 
 func rowJSON(rb arrow.RecordBatch, cols []int, i int) json.RawMessage {

@@ -159,9 +159,9 @@ func (p *program) filter(b *record.Batch) (*record.Batch, error) {
 }
 
 func rejectRow(b *record.Batch, i int, err error) record.Reject {
-	return record.Reject{
-		Dataset: b.Schema.Dataset, Key: b.KeyJSON(i), Class: "bad_value", Message: err.Error(), Raw: b.RowJSON(i),
-	}
+	r := b.Reject(i)
+	r.Class, r.Message = "bad_value", err.Error()
+	return r
 }
 
 // Computed is one column that Set makes.

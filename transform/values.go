@@ -80,10 +80,8 @@ func (ch *changer) columns(rb arrow.RecordBatch, fail func(i, col int, err error
 const maxShownValue = 80
 
 func reject(b *record.Batch, i, col int, err error) record.Reject {
-	r := record.Reject{
-		Dataset: b.Schema.Dataset, Key: b.KeyJSON(i), Column: b.Rows.ColumnName(col), Class: "bad_value", Message: err.Error(),
-		Raw: b.RowJSON(i),
-	}
+	r := b.Reject(i)
+	r.Column, r.Class, r.Message = b.Rows.ColumnName(col), "bad_value", err.Error()
 	if !b.Rows.Column(col).IsNull(i) {
 		r.Value = shorten(string(record.AppendText(nil, b.Rows.Column(col), i)))
 	}

@@ -143,7 +143,7 @@ WHERE a.attrelid = %[1]s::regclass AND a.attnum = ANY (coalesce(
 		column = d.plan.suspect(b, i, e.Code)
 	}
 	reject := record.Reject{
-		Dataset: b.Schema.Dataset, Key: b.KeyJSON(i), Column: column, Class: rejectClass,
+		Dataset: b.Schema.Dataset, Key: b.KeyJSON(i), Column: column, Class: rejectClass, Code: e.Code,
 		Message: refusal(e), Raw: b.RowJSON(i),
 	}
 	if c := b.Schema.Column(column); c >= 0 && !b.Rows.Column(c).IsNull(i) {

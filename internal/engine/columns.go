@@ -164,10 +164,9 @@ func (d *deliverer) keepColumns(ctx context.Context, f *frozenColumns, b *record
 	if f.schema == nil {
 		rejects := make([]record.Reject, b.NumRows())
 		for i := range rejects {
-			rejects[i] = record.Reject{
-				Dataset: b.Schema.Dataset, Key: b.KeyJSON(i), Raw: b.RowJSON(i), Class: "schema_changed",
-				Message: "the columns changed (" + f.change + "), and the policy is set_aside",
-			}
+			rejects[i] = b.Reject(i)
+			rejects[i].Class = "schema_changed"
+			rejects[i].Message = "the columns changed (" + f.change + "), and the policy is set_aside"
 		}
 		return nil, d.reject(ctx, b.Position, rejects)
 	}

@@ -199,10 +199,9 @@ func rejectOf(b *record.Batch, row, col int, why string) record.Reject {
 	if len(value) > shownValue {
 		value = strings.ToValidUTF8(value[:shownValue], "") + "…"
 	}
-	return record.Reject{
-		Dataset: b.Schema.Dataset, Key: b.KeyJSON(row), Column: b.Rows.ColumnName(col), Value: value,
-		Class: "not_representable", Message: why, Raw: b.RowJSON(row),
-	}
+	r := b.Reject(row)
+	r.Column, r.Value, r.Class, r.Message = b.Rows.ColumnName(col), value, "not_representable", why
+	return r
 }
 
 // retype turns text columns into text and puts the batch under the sink's schema.

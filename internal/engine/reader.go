@@ -338,10 +338,15 @@ func applySteps(steps []transform.Step, b *record.Batch) (*record.Batch, error) 
 	if b.Schema == nil {
 		return b, nil
 	}
-	for _, s := range steps {
+	for i, s := range steps {
 		out, err := s.Apply(b)
 		if err != nil {
 			return nil, err
+		}
+		if out != nil {
+			for n := len(b.Rejects); n < len(out.Rejects); n++ { // they are the step's own: it has cloned the list
+				out.Rejects[n].Step = i + 1
+			}
 		}
 		if out == nil {
 			return &record.Batch{Position: b.Position, Changes: b.Changes, Rejects: b.Rejects}, nil
