@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -19,16 +20,48 @@ var (
 	ErrConflict = errors.New("the saved state was changed by another process")
 )
 
-// Record is what is kept of one pipeline.
+// Record is what is kept of one pipeline: the manifest of its newest checkpoint.
 type Record struct {
 	Pipeline string            // stable name, see ValidateName
 	Identity map[string]string // what the positions depend on, see IdentityHash; no secrets
 	Attempt  uint64            // of the owner that saved this; nonzero, one more than the last owner's, never reused
 	Origin   record.Position   // where the run began, resolved once and saved before the first read; zero: not resolved
+	Stream   string            // identity of the durable stream that lanes wait in; empty: they are kept in memory
 	Progress record.Progress   // run, watermark, ledger, done
+	Lanes    map[string]Lane   // by sink; nil: nothing is known of them one by one
 	Rows     int64             // rows delivered by the run
 	Rejected int64             // rows set aside by the run
 	Updated  time.Time         // when it was saved, in UTC, on the clock of the process that saved it
+}
+
+// Lane is what is kept of the lane to one sink. All but the epoch is for people: a sink that keeps its own position, and the stream,
+// know better.
+type Lane struct {
+	Progress record.Progress // what its sink has acknowledged
+	State    string          // one of the Lane constants; empty: unknown
+	Held     int64           // bytes that wait in it
+	Items    int64           // items that wait in it
+	Oldest   time.Time       // when the oldest of them was published; zero: none waits, or it is not known
+	Error    string          // the last failure of its sink, without secrets; empty: none since it last got on
+	Epoch    *Epoch          // of a sink that publishes in two phases, the newest epoch; nil: there was none
+}
+
+// The states of lanes.
+const (
+	LaneLive     = "live"     // its sink follows
+	LaneFilling  = "filling"  // its sink is being filled: a copy of what the source has is not complete
+	LanePaused   = "paused"   // a person paused it
+	LaneDown     = "down"     // its sink fails, and is tried again
+	LaneDetached = "detached" // it held more than its quota and was let go; its sink has to be filled anew
+)
+
+// Epoch is what a two-phase sink makes visible at once. Saving it with Decided set is the decision itself: from then on it is
+// published, whatever happens, and before that it may only be aborted.
+type Epoch struct {
+	Number   uint64          // from 1, in order
+	Decided  bool            // it was prepared, and is published, now or after a crash
+	Progress record.Progress // of the lane, once it is published
+	Staged   json.RawMessage // what Prepare returned, byte for byte
 }
 
 // Version identifies one saved state of one record. 0 is none. A version is never used again, not even after Delete.
@@ -105,8 +138,43 @@ func (r Record) Validate() error {
 			return fmt.Errorf("saving the state of %s: identity option %q is not valid UTF-8", r.Pipeline, k)
 		}
 	}
-	if !r.Progress.Position.Zero() && r.Progress.Run == "" {
-		return fmt.Errorf("saving the state of %s: a position without the run that it belongs to", r.Pipeline)
+	if err := validateProgress(r.Progress); err != nil {
+		return fmt.Errorf("saving the state of %s: %w", r.Pipeline, err)
+	}
+	for name, l := range r.Lanes {
+		if err := l.validate(name); err != nil {
+			return fmt.Errorf("saving the state of %s: lane %q: %w", r.Pipeline, name, err)
+		}
+	}
+	return nil
+}
+
+func (l Lane) validate(name string) error {
+	if name == "" || !utf8.ValidString(name) {
+		return errors.New("it has no valid name")
+	}
+	if err := validateProgress(l.Progress); err != nil {
+		return err
+	}
+	if l.Epoch == nil {
+		return nil
+	}
+	if l.Epoch.Number == 0 {
+		return errors.New("epoch 0: they count from 1")
+	}
+	return validateProgress(l.Epoch.Progress)
+}
+
+// validateProgress refuses progress that would be lost on the way, as it lacks its run.
+func validateProgress(p record.Progress) error {
+	if p.Run != "" {
+		return nil
+	}
+	switch {
+	case !p.Position.Zero():
+		return errors.New("a position without the run that it belongs to")
+	case len(p.Ledger) > 0 || p.Done || p.Epoch > 0 || p.Item > 0:
+		return errors.New("progress without the run that it belongs to")
 	}
 	return nil
 }

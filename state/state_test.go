@@ -3,6 +3,7 @@ package state_test
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -19,15 +20,59 @@ import (
 
 var update = flag.Bool("update", false, "write testdata that does not exist yet")
 
-// clause S14: the form of format 1 is fixed for ever: this file must be read, and the same record must give the same bytes as long
-// as 1 is the format that is written.
-func TestFormat1(t *testing.T) {
-	const name = "testdata/format1.json"
-	want := statetest.Sample("orders")
-	encoded, err := state.Encode(want)
+// clause S14: the forms are fixed for ever: what each format wrote must be read, and the same record must give the same bytes as long
+// as the format is the one that is written.
+func TestFormats(t *testing.T) {
+	for format, want := range map[int]state.Record{1: statetest.SampleOfFormat1("orders"), 2: statetest.Sample("orders")} {
+		name := fmt.Sprintf("testdata/format%d.json", format)
+		t.Run(name, func(t *testing.T) {
+			encoded, err := state.Encode(want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			saved := golden(t, name, encoded)
+			got, err := state.Decode(saved, "orders")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("reading (-want +got)\n%s", diff)
+			}
+			if diff := cmp.Diff(string(saved), string(encoded)); state.Format == format && diff != "" {
+				t.Errorf("writing (-want +got)\n%s", diff)
+			}
+			expectDocumented(t, saved)
+		})
+	}
+	if _, err := os.Stat(fmt.Sprintf("testdata/format%d.json", state.Format)); err != nil {
+		t.Errorf("the format that is written has no sample: %v", err)
+	}
+}
+
+// clause S14: likewise the forms of orders.
+func TestOrdersFormats(t *testing.T) {
+	want := statetest.SampleOrders()
+	encoded, err := state.EncodeOrders(want, "orders")
 	if err != nil {
 		t.Fatal(err)
 	}
+	saved := golden(t, fmt.Sprintf("testdata/orders%d.json", state.OrdersFormat), encoded)
+	got, err := state.DecodeOrders(saved, "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("reading (-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff(string(saved), string(encoded)); diff != "" {
+		t.Errorf("writing (-want +got)\n%s", diff)
+	}
+	expectDocumented(t, saved)
+}
+
+// golden returns a file of testdata that is never changed; with -update it is written where it does not exist yet.
+func golden(t *testing.T, name string, encoded []byte) []byte {
+	t.Helper()
 	saved, err := os.ReadFile(name)
 	if os.IsNotExist(err) && *update {
 		saved, err = encoded, os.WriteFile(name, encoded, 0o600)
@@ -35,20 +80,11 @@ func TestFormat1(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := state.Decode(saved, "orders")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("reading (-want +got)\n%s", diff)
-	}
-	if diff := cmp.Diff(string(saved), string(encoded)); state.Format == 1 && diff != "" {
-		t.Errorf("writing (-want +got)\n%s", diff)
-	}
-	var indented any
-	if err := json.Unmarshal(saved, &indented); err != nil {
-		t.Errorf("not JSON: %v", err)
-	}
+	return saved
+}
+
+func expectDocumented(t *testing.T, saved []byte) {
+	t.Helper()
 	documented, err := os.ReadFile("../docs/formats/state.md")
 	if err != nil || !strings.Contains(string(documented), string(saved)) {
 		t.Errorf("docs/formats/state.md does not show the file: %v", err)
@@ -65,23 +101,51 @@ func TestRoundTrip(t *testing.T) {
 		}
 		return p
 	}
+	progress := func(t *rapid.T) record.Progress {
+		p := record.Progress{
+			Run: rapid.StringN(1, 20, -1).Draw(t, "run"), Position: position(t, "position"), Done: rapid.Bool().Draw(t, "done"),
+			Epoch: rapid.Uint64().Draw(t, "counted"), Item: rapid.Uint64().Draw(t, "item"),
+		}
+		if l := raw.Draw(t, "ledger"); l != "" {
+			p.Ledger = json.RawMessage(l)
+		}
+		return p
+	}
+	at := func(t *rapid.T, label string) time.Time {
+		return time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, label), rapid.Int64Range(0, 999_999_999).Draw(t, "nanos")).UTC()
+	}
+	lanes := rapid.MapOfN(rapid.StringN(1, 10, -1), rapid.Custom(func(t *rapid.T) state.Lane {
+		l := state.Lane{
+			State: rapid.String().Draw(t, "state"), Held: rapid.Int64().Draw(t, "held"), Items: rapid.Int64().Draw(t, "items"),
+			Oldest: at(t, "oldest"), Error: rapid.String().Draw(t, "error"),
+		}
+		if rapid.Bool().Draw(t, "acknowledged") {
+			l.Progress = progress(t)
+		}
+		if rapid.Bool().Draw(t, "two phases") {
+			l.Epoch = &state.Epoch{Number: rapid.Uint64Min(1).Draw(t, "number"), Decided: rapid.Bool().Draw(t, "decided"), Progress: progress(t)}
+			if staged := raw.Draw(t, "staged"); staged != "" {
+				l.Epoch.Staged = json.RawMessage(staged)
+			}
+		}
+		return l
+	}), 1, 4)
 	rapid.Check(t, func(t *rapid.T) {
 		want := state.Record{
 			Pipeline: rapid.StringMatching(`[A-Za-z0-9][A-Za-z0-9._-]{0,30}`).Draw(t, "pipeline"),
 			Identity: rapid.MapOf(rapid.String(), rapid.String()).Draw(t, "identity"),
 			Attempt:  rapid.Uint64Min(1).Draw(t, "attempt"),
 			Origin:   position(t, "origin"),
+			Stream:   rapid.String().Draw(t, "stream"),
 			Rows:     rapid.Int64().Draw(t, "rows"),
 			Rejected: rapid.Int64().Draw(t, "rejected"),
-			Updated:  time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, "seconds"), rapid.Int64Range(0, 999_999_999).Draw(t, "nanos")).UTC(),
+			Updated:  at(t, "updated"),
 		}
 		if rapid.Bool().Draw(t, "started") {
-			want.Progress = record.Progress{
-				Run: rapid.StringN(1, 20, -1).Draw(t, "run"), Position: position(t, "position"), Done: rapid.Bool().Draw(t, "done"),
-			}
-			if l := raw.Draw(t, "ledger"); l != "" {
-				want.Progress.Ledger = json.RawMessage(l)
-			}
+			want.Progress = progress(t)
+		}
+		if rapid.Bool().Draw(t, "known") {
+			want.Lanes = lanes.Draw(t, "lanes")
 		}
 		data, err := state.Encode(want)
 		if err != nil {
@@ -108,10 +172,15 @@ func TestDecodeRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, edit := range map[string][2]string{
-		"newer format":        {`"format":1`, `"format":2`},
-		"no format":           {`"format":1,`, ``},
-		"format 0":            {`"format":1`, `"format":0`},
-		"unknown field":       {`"attempt":`, `"lanes":{},"attempt":`},
+		"newer format":        {`"format":2`, `"format":3`},
+		"older format":        {`"format":2`, `"format":1`},
+		"no format":           {`"format":2,`, ``},
+		"format 0":            {`"format":2`, `"format":0`},
+		"unknown field":       {`"attempt":`, `"shards":{},"attempt":`},
+		"unknown in lane":     {`"held":`, `"holds":1,"held":`},
+		"unknown in epoch":    {`"decided":`, `"voted":1,"decided":`},
+		"epoch 0":             {`"number":13`, `"number":0`},
+		"no run in a lane":    {`"epoch":{"number":13,"decided":true,"progress":{"run":"01JB2Z"`, `"epoch":{"number":13,"decided":true,"progress":{"run":""`},
 		"unknown in progress": {`"run":`, `"fence":1,"run":`},
 		"unknown in position": {`"shape":3`, `"shape":3,"text":"x"`},
 		"another pipeline":    {`"pipeline":"orders"`, `"pipeline":"lines"`},
@@ -133,6 +202,36 @@ func TestDecodeRefuses(t *testing.T) {
 		}
 	}
 	if _, err := state.Decode(good, "orders"); err != nil {
+		t.Error(err)
+	}
+}
+
+// clause S14: the same of orders.
+func TestDecodeOrdersRefuses(t *testing.T) {
+	good, err := state.EncodeOrders(statetest.SampleOrders(), "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, edit := range map[string][2]string{
+		"newer format":       {`"format":1`, `"format":2`},
+		"no format":          {`"format":1,`, ``},
+		"unknown field":      {`"paused":`, `"drained":true,"paused":`},
+		"unknown in request": {`"asked":`, `"speed":1,"asked":`},
+		"another pipeline":   {`"pipeline":"orders"`, `"pipeline":"lines"`},
+		"id 0":               {`"id":3`, `"id":0`},
+		"unsorted":           {`["lake","replica"]`, `["replica","lake"]`},
+		"more follows":       {`"last":18446744073709551615}`, `"last":18446744073709551615}1`},
+	} {
+		bad := strings.Replace(string(good), edit[0], edit[1], 1)
+		if bad == string(good) {
+			t.Fatalf("%s: %q is not in %s", name, edit[0], good)
+		}
+		_, err := state.DecodeOrders([]byte(bad), "orders")
+		if connector.ClassOf(err) != connector.ClassPosition || connector.HintOf(err) == "" {
+			t.Errorf("%s: class %v, hint %q: %v", name, connector.ClassOf(err), connector.HintOf(err), err)
+		}
+	}
+	if _, err := state.DecodeOrders(good, "orders"); err != nil {
 		t.Error(err)
 	}
 }

@@ -65,7 +65,7 @@ func TestDamage(t *testing.T) {
 		"two":             string(good) + string(good),
 		"unknown field":   strings.Replace(string(good), `{"version"`, `{"more":1,"version"`, 1),
 		"no version":      strings.Replace(string(good), `"version"`, `"record"`, 1),
-		"newer format":    strings.Replace(string(good), `"format":1`, `"format":2`, 1),
+		"newer format":    strings.Replace(string(good), `"format":2`, `"format":3`, 1),
 		"unknown inside":  strings.Replace(string(good), `"attempt"`, `"more":1,"attempt"`, 1),
 		"another's":       strings.Replace(string(good), `"orders"`, `"lines"`, 1),
 		"not JSON at all": "garbage",

@@ -235,7 +235,7 @@ func TestDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	change := `update pipeline set record = replace(record, '"format":1', '"format":2') where name = 'orders'`
+	change := `update pipeline set record = replace(record, '"format":2', '"format":3') where name = 'orders'`
 	if err := errors.Join(sqlitex.ExecuteScript(conn, change, nil), conn.Close()); err != nil {
 		t.Fatal(err)
 	}

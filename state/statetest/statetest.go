@@ -44,6 +44,29 @@ func Run(t *testing.T, place func(t *testing.T) Open) {
 
 // Sample is a record with a value in every field.
 func Sample(pipeline string) state.Record {
+	r := SampleOfFormat1(pipeline)
+	r.Stream = "leat-orders-3f2a"
+	r.Progress.Epoch, r.Progress.Item = 12, 1<<64-1
+	r.Lanes = map[string]state.Lane{
+		"lake": {
+			Progress: r.Progress, State: state.LaneLive,
+			Epoch: &state.Epoch{
+				Number: 13, Decided: true, Progress: record.Progress{Run: "01JB2Z", Epoch: 13, Item: 7},
+				Staged: json.RawMessage(`{ "files": ["a<b>.parquet"],	"bytes": 18446744073709551615 }`),
+			},
+		},
+		`odd "name"`: {
+			Progress: record.Progress{Run: "01JB2Z", Position: record.Position{Shape: 3, Data: json.RawMessage(`{ "lsn" : 1.0 }`)}},
+			State:    state.LaneDown, Held: 1 << 40, Items: 77, Oldest: r.Updated.Add(-time.Hour), Error: "connecting: refused\n<again>",
+			Epoch: &state.Epoch{Number: 1},
+		},
+		"replica": {},
+	}
+	return r
+}
+
+// SampleOfFormat1 is a record with a value in every field that format 1 had.
+func SampleOfFormat1(pipeline string) state.Record {
 	return state.Record{
 		Pipeline: pipeline,
 		Identity: map[string]string{"source": "postgres", "tables": `["public.orders"]`, "quote": `a "b" <c> é ` + "\n\u2028"},
@@ -104,8 +127,8 @@ func roundTrip(t *testing.T, open Open) {
 	want := Sample("orders")
 	v := save(t, s, want, 0)
 	Expect(t, s, want, v)
-	want.Progress = record.Progress{}
-	want.Origin = record.Position{}
+	want.Progress, want.Origin = record.Progress{}, record.Position{}
+	want.Lanes, want.Stream = nil, ""
 	want.Attempt++
 	v = save(t, s, want, v)
 	Expect(t, s, want, v)
@@ -132,8 +155,17 @@ func compareAndSet(t *testing.T, open Open) {
 	}
 	Expect(t, s, r, v)
 	for name, bad := range map[string]func(*state.Record){
-		"attempt 0":                func(r *state.Record) { r.Attempt = 0 },
-		"position without run":     func(r *state.Record) { r.Progress.Run = "" },
+		"attempt 0":            func(r *state.Record) { r.Attempt = 0 },
+		"position without run": func(r *state.Record) { r.Progress.Run = "" },
+		"progress without run": func(r *state.Record) { r.Progress = record.Progress{Done: true} },
+		"lane without name":    func(r *state.Record) { r.Lanes = map[string]state.Lane{"": {}} },
+		"epoch 0":              func(r *state.Record) { r.Lanes = map[string]state.Lane{"a": {Epoch: &state.Epoch{}}} },
+		"lane's position without run": func(r *state.Record) {
+			r.Lanes = map[string]state.Lane{"a": {Progress: record.Progress{Position: r.Progress.Position}}}
+		},
+		"staged that isn't JSON": func(r *state.Record) {
+			r.Lanes = map[string]state.Lane{"a": {Epoch: &state.Epoch{Number: 1, Staged: json.RawMessage(`{`)}}}
+		},
 		"position that isn't JSON": func(r *state.Record) { r.Progress.Position.Data = json.RawMessage(`{`) },
 		"name":                     func(r *state.Record) { r.Pipeline = "../orders" },
 	} {
