@@ -1,8 +1,11 @@
 package file
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"slices"
 
@@ -20,9 +23,21 @@ type testFS struct{ vfs.FS }
 
 func (t testFS) Create(name string) (logFile, error) { return t.FS.Create(name) }
 
-func (t testFS) Exists(name string) (bool, error) {
+func (t testFS) Open(name string) (io.ReadCloser, error) {
+	data, err := t.ReadFile(name)
+	return io.NopCloser(bytes.NewReader(data)), err
+}
+
+func (t testFS) Stat(name string) (size int64, found bool, err error) {
 	names, err := t.ReadDir(filepath.Dir(name))
-	return slices.Contains(names, filepath.Base(name)), err
+	if err != nil || !slices.Contains(names, filepath.Base(name)) {
+		return 0, false, err
+	}
+	data, err := t.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) { // a folder
+		err = nil
+	}
+	return int64(len(data)), true, err
 }
 
 func (t testFS) Lock(_ context.Context, name string) (io.Closer, error) { return t.FS.Lock(name) }

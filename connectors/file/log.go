@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -20,10 +19,10 @@ import (
 
 // logSink keeps every change: a folder with a folder of numbered files for each dataset, and a manifest for each lane.
 //
-// Files are written under temporary names and synced. The commit is one step: a manifest that names them, and holds the progress,
-// takes the place of the old one. Then the files get their names, so that a file that has its name is committed for good; what a crash left
-// in between is caught up with at the next Start. Owners of a lane are kept apart by a lock, which is held while the manifest is read,
-// compared with what this owner wrote last, and replaced.
+// Files are written under temporary names and synced, and an epoch of them is prepared by a note of what they are. The commit is one step:
+// a manifest that names them, and holds the progress, takes the place of the old one. Then the files get their names, so that a file that
+// has its name is committed for good; what a crash left in between is caught up with at the next Start. Owners of a lane are kept apart by
+// a lock, which is held while the manifest is read, compared with what this owner wrote last, and replaced.
 type logSink struct {
 	cfg    *SinkConfig
 	env    connector.Env
@@ -39,6 +38,9 @@ type logSink struct {
 
 	m     manifest // as it is committed
 	saved []byte   // its text
+
+	pending *logEpoch // prepared, and neither published nor aborted
+	mine    bool      // by this value
 
 	sets        map[string]*logSet // by dataset
 	seq         int64              // the number of the last change that was written
@@ -59,6 +61,7 @@ type logSet struct {
 var (
 	_ connector.Sink          = (*logSink)(nil)
 	_ connector.PositionStore = (*logSink)(nil)
+	_ connector.TwoPhase      = (*logSink)(nil)
 	_ connector.Mapper        = (*logSink)(nil)
 	_ connector.Evolver       = (*logSink)(nil)
 	_ connector.Checker       = (*logSink)(nil)
@@ -105,7 +108,10 @@ func (*logSink) Evolve(context.Context, *record.Schema, *record.Schema) error { 
 // Write implements connector.Sink.
 func (s *logSink) Write(ctx context.Context, b *record.Batch) error {
 	return s.guard(ctx, "writing changes", func() error {
-		if b.Schema == nil {
+		switch {
+		case s.pending != nil:
+			return errPending
+		case b.Schema == nil:
 			return nil
 		}
 		return s.write(b)
@@ -228,34 +234,38 @@ func (s *logSink) Flush(ctx context.Context) error {
 	return s.guard(ctx, "committing changes", func() error { return s.commit(ctx, s.m.Progress) })
 }
 
-// Committed implements connector.PositionStore.
+// Committed implements connector.PositionStore and connector.TwoPhase.
 func (s *logSink) Committed(ctx context.Context) (p record.Progress, found bool, err error) {
 	err = s.guard(ctx, "reading the progress", func() error {
-		if s.m.Progress != nil {
-			p, found = *s.m.Progress, true
+		m, _, err := s.load()
+		if err == nil && m.Progress != nil {
+			p, found = *m.Progress, true
 		}
-		return nil
+		return err
 	})
 	return p, found, err
 }
 
-// Close implements connector.Sink: files that were not committed are removed.
+// Close implements connector.Sink: files that were neither prepared nor committed are removed.
 func (s *logSink) Close(context.Context) error {
 	s.closed = true
+	s.closeFiles()
 	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(s.sets)) {
-		if o := s.sets[name].file; o != nil {
-			o.f.Close() //nolint:errcheck // it is removed
-			s.sets[name].file = nil
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.temporaries)) {
-		if err := s.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) { // gone: another owner has cleared up
-			errs = append(errs, wrap(err, "removing "+name))
-		}
+	for _, name := range slices.Sorted(maps.Keys(s.temporaries)) { // gone: another owner has cleared up
+		errs = append(errs, s.remove(name))
 	}
 	clear(s.temporaries)
 	return errors.Join(errs...)
+}
+
+// closeFiles gives up the files under way.
+func (s *logSink) closeFiles() {
+	for _, set := range s.sets {
+		if set.file != nil {
+			set.file.f.Close() //nolint:errcheck // it is removed
+			set.file = nil
+		}
+	}
 }
 
 // URI implements connector.Named.

@@ -452,7 +452,7 @@ func TestLogRefusals(t *testing.T) {
 		"damaged":             {replace(`"seq":1,`, `"seq":`), logStart(2), "", connector.ClassPosition, "file.log_manifest", "damaged"},
 		"an unknown field":    {replace(`"seq"`, `"more":1,"seq"`), logStart(2), "", connector.ClassPosition, "file.log_manifest", "more"},
 		"something behind":    {replace("]}\n", "]}\n{}"), logStart(2), "", connector.ClassPosition, "file.log_manifest", "damaged"},
-		"a newer format":      {replace(`"format":1`, `"format":2`), logStart(2), "", connector.ClassPosition, "file.log_manifest", "format is 2"},
+		"a newer format":      {replace(`"format":2`, `"format":3`), logStart(2), "", connector.ClassPosition, "file.log_manifest", "format is 3"},
 		"another's":           {replace(`"p"`, `"q"`), logStart(2), "", connector.ClassPosition, "file.log_manifest", `"q"`},
 		"another format":      {nil, logStart(2), "parquet", connector.ClassConfig, "file.config", "jsonl"},
 		"another lane":        {nil, other, "", connector.ClassConfig, "file.log_taken", `pipeline "p", lane "l"`},

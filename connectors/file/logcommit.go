@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -16,183 +15,23 @@ import (
 	"github.com/leatdata/leat/record"
 )
 
-// laneName is the name of the lane's manifest without its ending, and of the folder of its closed lists.
-func (s *logSink) laneName() string {
-	return caseless(s.start.Pipeline) + partMark + caseless(s.start.Lane)
-}
-
-// caseless makes a file name of a name that no other name shares where upper and lower case are the same.
-func caseless(name string) string {
-	out := stem(name)
-	if out != strings.ToLower(out) && !strings.HasSuffix(out, clashMark+short(name)) {
-		out += clashMark + short(name)
-	}
-	return out
-}
-
-const manifestEnding = ".json"
-
-// path is a file of the log's own folder.
-func (s *logSink) path(name string) string { return filepath.Join(s.root, logFolder, name) }
-
-func (s *logSink) manifestPath() string { return s.path(s.laneName() + manifestEnding) }
-
-// Start implements connector.Sink: it takes over the lane, gives committed files their names, and removes what was not committed.
-func (s *logSink) Start(ctx context.Context, start connector.SinkStart) error {
-	switch {
-	case s.started || s.closed:
-		return errors.New("the sink was started before")
-	case ctx.Err() != nil:
-		return fmt.Errorf("starting to log changes: %w", context.Cause(ctx))
-	}
-	s.start, s.prefix = start, temporaryPrefix(start)
-	if err := s.makeFolders(); err != nil {
-		return err
-	}
-	unlock, err := s.lock(ctx)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(s.takeOver(), unlock.Close()); err != nil {
-		return err
-	}
-	s.started = true
-	return nil
-}
-
-// makeFolders makes the folder of the log, durably: it is a name in its parent, and that in its own.
-func (s *logSink) makeFolders() error {
-	dir := filepath.Join(s.root, logFolder)
-	s.env.Roundtrip("open")
-	if err := s.fs.MkdirAll(dir); err != nil {
-		found, _ := s.fs.Exists(s.root)
-		if _, list := s.fs.ReadDir(s.root); found && list != nil {
-			return configError(fmt.Errorf("%s is a file, and a log is a folder", s.root), "choose another name: "+s.root+"-log/")
-		}
-		return wrap(err, "making folder "+dir)
-	}
-	for ; ; dir = filepath.Dir(dir) {
-		if err := s.fs.SyncDir(filepath.Dir(dir)); err != nil && !errors.Is(err, fs.ErrPermission) {
-			return wrap(err, "syncing folder "+filepath.Dir(dir))
-		}
-		if dir == filepath.Dir(dir) || dir == "." {
-			return nil
-		}
-	}
-}
-
-func (s *logSink) lock(ctx context.Context) (io.Closer, error) {
-	l, err := s.fs.Lock(ctx, s.path(logLock))
-	if err != nil {
-		return nil, wrap(err, "locking the log "+s.root)
-	}
-	return l, nil
-}
-
-// takeOver reads the manifest, catches up with it, and writes the fence; the lock is held.
-func (s *logSink) takeOver() error {
-	if err := s.syncDir(s.path("")); err != nil { // what an owner that died has put there must not be lost again
-		return err
-	}
-	m, err := s.load()
-	if err != nil {
-		return err
-	}
-	if m.Fence > s.start.Fence {
-		return s.fenced()
-	}
-	if err := s.publish(m.Files); err != nil {
-		return err
-	}
-	if err := s.sweep(); err != nil {
-		return err
-	}
-	for _, d := range m.Datasets {
-		s.sets[d.Name] = &logSet{logDataset: d, known: true, next: d.Files + 1}
-	}
-	s.seq, m.Fence = m.Seq, s.start.Fence
-	unstage(m.Files)
-	return s.replace(m)
-}
-
-// load reads the lane's manifest, or makes an empty one.
-func (s *logSink) load() (*manifest, error) {
-	name := s.manifestPath()
-	data, err := s.fs.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return &manifest{Format: manifestFormat, Pipeline: s.start.Pipeline, Lane: s.start.Lane, Kind: s.kind}, nil
-	}
-	if err != nil {
-		return nil, wrap(err, "reading "+name)
-	}
-	m, err := decodeManifest(data)
-	switch {
-	case err != nil:
-		return nil, manifestError(name, err)
-	case m.Pipeline != s.start.Pipeline || m.Lane != s.start.Lane:
-		return nil, manifestError(name, fmt.Errorf("it belongs to pipeline %q, lane %q", m.Pipeline, m.Lane))
-	case m.Kind != s.kind:
-		return nil, configError(fmt.Errorf("the log in %s is kept as %s, and this pipeline writes %s", s.root, m.Kind, s.kind),
-			"say format="+m.Kind+", or log to another folder")
-	}
-	s.saved = data
-	return m, nil
-}
-
-func manifestError(name string, err error) error {
-	return &connector.Error{
-		Class: connector.ClassPosition, Code: "file.log_manifest", Doing: "reading " + name, Err: err,
-		Hint: "put it back from a backup that is as new as the files; or log to another folder and start over",
-	}
-}
-
-func (s *logSink) fenced() error {
-	return &connector.Error{
-		Class: connector.ClassFenced, Code: "file.fenced", Doing: "writing to " + s.root,
-		Err:  fmt.Errorf("another process took over pipeline %q, lane %q", s.start.Pipeline, s.start.Lane),
-		Hint: "only one process may run a pipeline: end the other one first",
-	}
-}
-
-// unstage notes that files have their own names.
-func unstage(files []logEntry) {
-	for i := range files {
-		files[i].Staged = ""
-	}
-}
-
-// sweep removes what was not committed; the lock is held, and an older owner can't commit any more.
-func (s *logSink) sweep() error {
-	found, err := s.fs.ReadDir(s.root)
-	if err != nil {
-		return wrap(err, "looking for leftovers in "+s.root)
-	}
-	dirs := []string{s.path(""), s.path(s.laneName())}
-	for _, name := range found {
-		if name[0] != '.' && name != logFolder {
-			dirs = append(dirs, filepath.Join(s.root, name))
-		}
-	}
-	for _, dir := range dirs {
-		names, err := s.fs.ReadDir(dir)
-		if err != nil {
-			continue // a file of somebody else
-		}
-		for _, name := range names {
-			if name[0] != '.' || !strings.Contains(name, s.prefix) || !strings.HasSuffix(name, ".tmp") {
-				continue
-			}
-			if err := s.fs.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return wrap(err, "removing "+filepath.Join(dir, name))
-			}
-			s.env.Log.Info("removed what a run left that did not end", logPath(filepath.Join(dir, name)))
-		}
-	}
-	return nil
-}
-
-// commit makes everything that was written part of the log, together with the progress.
+// commit makes everything that was written part of the log, together with the progress, in one step.
 func (s *logSink) commit(ctx context.Context, p *record.Progress) error {
+	if err := s.finishAll(); err != nil {
+		return err
+	}
+	s.env.Roundtrip("commit")
+	return s.locked(ctx, func() error {
+		e, err := s.seal(p)
+		if err != nil {
+			return err
+		}
+		return s.add(e)
+	})
+}
+
+// finishAll completes the files under way.
+func (s *logSink) finishAll() error {
 	for _, name := range slices.Sorted(maps.Keys(s.sets)) {
 		if set := s.sets[name]; set.file != nil {
 			if err := s.finish(set); err != nil {
@@ -200,50 +39,77 @@ func (s *logSink) commit(ctx context.Context, p *record.Progress) error {
 			}
 		}
 	}
-	unlock, err := s.lock(ctx)
-	if err != nil {
-		return err
-	}
-	s.env.Roundtrip("commit")
-	return errors.Join(s.commitLocked(p), unlock.Close())
+	return nil
 }
 
-func (s *logSink) commitLocked(p *record.Progress) error {
-	if err := s.owns(); err != nil {
-		return err
+// seal makes an epoch of all files that are complete, durable but for a note of it; the lock is held.
+func (s *logSink) seal(p *record.Progress) (*logEpoch, error) {
+	if s.pending != nil {
+		return nil, errPending
 	}
-	m := s.m
-	m.Progress, m.Seq = p, s.seq
-	m.Datasets, m.Files = s.datasets(), slices.Clone(s.m.Files)
-	unstage(m.Files)
+	if err := s.owns(); err != nil {
+		return nil, err
+	}
 	if err := s.claim(); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.present(); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.syncFolders(s.finished, true); err != nil {
-		return err
+		return nil, err
 	}
+	e := &logEpoch{
+		Format: manifestFormat, Pipeline: s.start.Pipeline, Lane: s.start.Lane, Kind: s.kind, Fence: s.start.Fence,
+		Commit: s.m.Commit + 1, After: s.m.Seq, Seq: s.seq, Progress: p, Datasets: []logDataset{}, Files: s.finished,
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.sets)) {
+		if set := s.sets[name]; set.next-1 > set.Files {
+			e.Datasets = append(e.Datasets, logDataset{Name: set.Name, Folder: set.Folder, Files: set.next - 1})
+		}
+	}
+	return e, nil
+}
+
+// add makes an epoch part of the log: the manifest that names its files is the commit, then they get their names; the lock is held.
+func (s *logSink) add(e *logEpoch) error {
+	m := s.m
+	m.Progress, m.Seq, m.Commit = e.Progress, e.Seq, e.Commit
+	m.Datasets, m.Files = merged(s.m.Datasets, e.Datasets), slices.Clone(s.m.Files)
+	unstage(m.Files)
 	if len(m.Files) > maxListed {
 		if err := s.closeList(&m); err != nil {
 			return err
 		}
 	}
-	m.Files = append(m.Files, s.finished...)
+	m.Files = append(m.Files, e.Files...)
 	if err := s.replace(&m); err != nil {
 		return err
 	}
-	done := s.finished
-	s.finished = nil
-	for _, set := range s.sets {
-		set.known = set.known || set.next > 1
+	s.seq, s.finished = m.Seq, nil
+	for _, d := range e.Datasets {
+		s.sets[d.Name] = &logSet{logDataset: d, known: true, next: d.Files + 1}
 	}
-	if err := s.publish(done); err != nil {
+	if err := s.name(e.Files); err != nil {
 		return outcome("naming files of the log "+s.root, err)
 	}
 	return nil
 }
+
+// merged lists datasets by name, as the newer list says where it has them.
+func merged(old, changed []logDataset) []logDataset {
+	all := map[string]logDataset{}
+	for _, d := range slices.Concat(old, changed) {
+		all[d.Name] = d
+	}
+	var out []logDataset
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, all[name])
+	}
+	return out
+}
+
+var errChanged = errors.New("it was changed since this process wrote it, and not by an owner that came after")
 
 // owns makes sure that the manifest is as this owner wrote it. Only with the lock it stays so.
 func (s *logSink) owns() error {
@@ -258,22 +124,10 @@ func (s *logSink) owns() error {
 			return s.fenced()
 		}
 		if err == nil {
-			err = errors.New("it was changed since this process wrote it, and not by an owner that came after")
+			err = errChanged
 		}
 	}
 	return manifestError(name, err)
-}
-
-// datasets lists those that have files.
-func (s *logSink) datasets() []logDataset {
-	var out []logDataset
-	for _, name := range slices.Sorted(maps.Keys(s.sets)) {
-		if set := s.sets[name]; set.next > 1 {
-			set.Files = set.next - 1
-			out = append(out, set.logDataset)
-		}
-	}
-	return out
 }
 
 // claim refuses folders that another lane writes to; the lock is held.
@@ -293,8 +147,8 @@ func (s *logSink) claim() error {
 // present makes sure that nobody has removed what is to be committed.
 func (s *logSink) present() error {
 	for _, f := range s.finished {
-		name := filepath.Join(s.root, filepath.FromSlash(f.File), "..", f.Staged)
-		found, err := s.fs.Exists(name)
+		name := s.stagedPlace(f)
+		_, found, err := s.fs.Stat(name)
 		if err != nil {
 			return wrap(err, "looking for "+name)
 		}
@@ -315,7 +169,11 @@ func (s *logSink) taken(folders map[string]string) error {
 	if err != nil {
 		return err
 	}
-	for _, o := range others {
+	prepared, err := s.otherEpochs()
+	if err != nil {
+		return err
+	}
+	for _, o := range append(others, prepared...) {
 		for _, d := range o.m.Datasets {
 			if name, taken := folders[strings.ToLower(d.Folder)]; taken {
 				return &connector.Error{
@@ -366,7 +224,7 @@ func readManifests(fsys logFS, root, except string) ([]foundManifest, error) {
 func (s *logSink) syncFolders(files []logEntry, before bool) error {
 	dirs := map[string]bool{}
 	for _, f := range files {
-		dirs[filepath.Join(s.root, filepath.FromSlash(f.File), "..")] = true
+		dirs[filepath.Dir(s.place(f))] = true
 	}
 	if before && len(dirs) > 0 {
 		for _, set := range s.sets {
@@ -457,19 +315,18 @@ func outcome(doing string, err error) error {
 	}
 }
 
-// publish gives committed files their names, in order. One that is there under neither name had its own, and a reader took it away.
-func (s *logSink) publish(files []logEntry) error {
+// name gives committed files their names, in order. One that is there under neither name had its own, and a reader took it away.
+func (s *logSink) name(files []logEntry) error {
 	var moved []logEntry
 	for _, f := range files {
 		if f.Staged == "" {
 			continue
 		}
-		final := filepath.Join(s.root, filepath.FromSlash(f.File))
-		staged := filepath.Join(filepath.Dir(final), f.Staged)
-		err := s.fs.Rename(staged, final)
+		final := s.place(f)
+		err := s.fs.Rename(s.stagedPlace(f), final)
 		if errors.Is(err, fs.ErrNotExist) { // it has its name already
 			var found bool
-			if found, err = s.fs.Exists(final); err == nil && !found {
+			if _, found, err = s.fs.Stat(final); err == nil && !found {
 				s.env.Log.Warn("a file of the log's newest commit is not there any more", logPath(final))
 				continue
 			}

@@ -67,7 +67,7 @@ func (s *logSink) Check(context.Context) ([]connector.Probe, error) {
 	if probes[0].Status != connector.Pass {
 		return probes, nil
 	}
-	found, err := s.fs.Exists(s.path(""))
+	_, found, err := s.fs.Stat(s.path(""))
 	var manifests []foundManifest
 	if err == nil && found {
 		manifests, err = readManifests(s.fs, s.root, "")

@@ -20,8 +20,9 @@ type logFile interface {
 type logFiles interface {
 	Create(name string) (logFile, error) // fs.ErrExist if there is one
 	ReadFile(name string) ([]byte, error)
-	Exists(name string) (bool, error)
-	Rename(from, to string) error // within a folder
+	Open(name string) (io.ReadCloser, error)
+	Stat(name string) (size int64, found bool, err error) // also of a folder, whose size means nothing
+	Rename(from, to string) error                         // within a folder
 	Remove(name string) error
 }
 
@@ -50,12 +51,17 @@ func (osLogFS) Create(name string) (logFile, error) {
 
 func (osLogFS) ReadFile(name string) ([]byte, error) { return os.ReadFile(name) }
 
-func (osLogFS) Exists(name string) (bool, error) {
-	_, err := os.Lstat(name)
+func (osLogFS) Open(name string) (io.ReadCloser, error) { return os.Open(name) }
+
+func (osLogFS) Stat(name string) (size int64, found bool, err error) {
+	info, err := os.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return 0, false, nil
 	}
-	return err == nil, err
+	if err != nil {
+		return 0, false, err
+	}
+	return info.Size(), true, nil
 }
 
 func (osLogFS) Rename(from, to string) error { return os.Rename(from, to) }

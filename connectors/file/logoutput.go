@@ -56,8 +56,8 @@ func (s *logSink) create(set *logSet, schema *record.Schema) (*logOutput, error)
 		return nil, wrap(err, "making folder "+dir)
 	}
 	name := s.fileName(set.next)
-	if found, err := s.fs.Exists(filepath.Join(dir, name)); err != nil || found {
-		return nil, s.foreignFile(set, filepath.Join(dir, name), err)
+	if _, found, err := s.fs.Stat(filepath.Join(dir, name)); err != nil || found {
+		return nil, s.foreignFile(set.logDataset, filepath.Join(dir, name), err)
 	}
 	o := &logOutput{
 		entry: logEntry{File: path.Join(set.Folder, name), Seq: s.seq + 1, Staged: "." + name + s.temporary()},
@@ -85,14 +85,14 @@ func (s *logSink) temporary() string {
 }
 
 // foreignFile says why the next file of a dataset is there already.
-func (s *logSink) foreignFile(set *logSet, name string, err error) error {
+func (s *logSink) foreignFile(d logDataset, name string, err error) error {
 	if err != nil {
 		return wrap(err, "looking for "+name)
 	}
 	if err := s.owns(); err != nil { // an owner that came after has written it
 		return err
 	}
-	if err := s.taken(map[string]string{strings.ToLower(set.Folder): set.Name}); err != nil {
+	if err := s.taken(map[string]string{strings.ToLower(d.Folder): d.Name}); err != nil {
 		return err
 	}
 	return &connector.Error{

@@ -8,18 +8,20 @@ import (
 	"github.com/leatdata/leat/record"
 )
 
-// manifestFormat is the number of the persisted form; docs/formats/change-log.md describes it.
-const manifestFormat = 1
+// manifestFormat is the number of the persisted form, of manifests and of prepared epochs; docs/formats/change-log.md describes it.
+// Manifests of format 1 are read, too: they have no number of their commit, and the progress in them no epoch and no item.
+const manifestFormat = 2
 
 // manifest is all that is committed of one lane's log: writing it is the commit.
 type manifest struct {
 	Format   int              `json:"format"`
 	Pipeline string           `json:"pipeline"`
 	Lane     string           `json:"lane"`
-	Fence    uint64           `json:"fence"` // the highest owner seen
-	Kind     string           `json:"kind"`  // jsonl, parquet, debezium
-	Seq      int64            `json:"seq"`   // the number of the last change
-	Lists    int              `json:"lists"` // closed lists of files: older than those in Files
+	Fence    uint64           `json:"fence"`  // the highest owner seen
+	Kind     string           `json:"kind"`   // jsonl, parquet, debezium
+	Commit   int64            `json:"commit"` // its number; 0: nothing is committed
+	Seq      int64            `json:"seq"`    // the number of the last change
+	Lists    int              `json:"lists"`  // closed lists of files: older than those in Files
 	Progress *record.Progress `json:"progress"`
 	Datasets []logDataset     `json:"datasets"`
 	Files    []logEntry       `json:"files"`
@@ -52,7 +54,7 @@ func (m *manifest) encode() ([]byte, error) {
 	b = record.AppendJSONString(append(b, `,"lane":`...), m.Lane)
 	b = fmt.Appendf(b, `,"fence":%d,"kind":`, m.Fence)
 	b = record.AppendJSONString(b, m.Kind)
-	b = fmt.Appendf(b, ",\"seq\":%d,\"lists\":%d,\n\"progress\":", m.Seq, m.Lists)
+	b = fmt.Appendf(b, ",\"commit\":%d,\"seq\":%d,\"lists\":%d,\n\"progress\":", m.Commit, m.Seq, m.Lists)
 	b, err := appendProgress(b, m.Progress)
 	if err != nil {
 		return nil, err
@@ -90,24 +92,33 @@ func appendProgress(b []byte, p *record.Progress) ([]byte, error) {
 	return p.Append(b)
 }
 
-// decodeManifest reads what encode wrote, and nothing else.
+// decodeManifest reads what encode wrote, in every format so far, and nothing else.
 func decodeManifest(data []byte) (*manifest, error) {
+	m := &manifest{}
+	if err := decodeStrictly(data, m, 1); err != nil {
+		return nil, err
+	}
+	m.Format = manifestFormat // as it is written from now on
+	return m, nil
+}
+
+// decodeStrictly reads a document whose format is from the given one to the newest, and which has no unknown field.
+func decodeStrictly(data []byte, into any, from int) error {
 	var head struct {
 		Format int `json:"format"`
 	}
 	if err := json.Unmarshal(data, &head); err != nil {
-		return nil, fmt.Errorf("it is damaged: %w", err)
+		return fmt.Errorf("it is damaged: %w", err)
 	}
-	if head.Format != manifestFormat {
-		return nil, fmt.Errorf("its format is %d, and this program knows %d", head.Format, manifestFormat)
+	if head.Format < from || head.Format > manifestFormat {
+		return fmt.Errorf("its format is %d, and this program knows %d to %d", head.Format, from, manifestFormat)
 	}
-	m := &manifest{}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(m); err != nil {
-		return nil, fmt.Errorf("it is damaged: %w", err)
+	if err := dec.Decode(into); err != nil {
+		return fmt.Errorf("it is damaged: %w", err)
 	}
-	return m, nil
+	return nil
 }
 
 // encodeList returns a closed list: a line for each file.
