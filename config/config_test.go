@@ -117,6 +117,60 @@ sinks:
 	}
 }
 
+// Where what was read waits.
+func TestLanes(t *testing.T) {
+	const head = "name: n\nsource: {fake: {path: a, follow: true}}\nsinks: {a: b.fake, b: c.fake}\n"
+	for text, want := range map[string]config.Lanes{
+		"":                                   {},
+		"lanes: memory\n":                    {Kind: config.LanesMemory},
+		"lanes: {kind: auto, quota: 10GB}\n": {Kind: config.LanesAuto, Quota: 10e9},
+		"lanes: {kind: durable, folder: /srv/lanes, quota: 1GiB, age: 7d, over: detach}\n": {
+			Kind: config.LanesDurable, Folder: "/srv/lanes", Quota: 1 << 30, Age: 7 * 24 * time.Hour, Over: config.OverDetach,
+		},
+		"lanes: {url: 'nats://a:${env:PW}@one:4222', creds: a.creds}\n": {
+			URL: "nats://a:p%40s%2Fs%3Aw%23d%25%5E%3F%26@one:4222", Creds: "a.creds",
+		},
+		"lanes: {url: ['tls://one', 'tls://a:b,c@two']}\n": {URL: "tls://one,tls://a:b%2Cc@two"},
+	} {
+		p, err := config.Parse([]byte(head+text), "p.yaml", registry(t), lookup())
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if diff := cmp.Diff(want, p.Lanes); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+func TestSizesAndAges(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "1000000": 1e6, "64MB": 64e6, "16MiB": 16 << 20, "2 g": 2e9, "5k": 5000, "7B": 7, "1TB": 1e12, "1TiB": 1 << 40,
+	} {
+		if got, err := config.ParseSize(text); err != nil || got != want {
+			t.Errorf("%s: got %d, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "MB", "1.5GB", "-1", "1XB", "99999999999G"} {
+		if n, err := config.ParseSize(text); err == nil {
+			t.Errorf("%s: got %d", text, n)
+		}
+	}
+	const day = 24 * time.Hour
+	for text, want := range map[string]time.Duration{
+		"90m": 90 * time.Minute, "36h": 36 * time.Hour, "7d": 7 * day, "1w2d3h": 9*day + 3*time.Hour, "2w": 14 * day, "1.5h": 90 * time.Minute,
+	} {
+		if got, err := config.ParseAge(text); err != nil || got != want {
+			t.Errorf("%s: got %s, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "0", "0d", "-1h", "d", "7", "1d1w", "1d-1h", "99999999w", "1.5d", "7 days"} {
+		if got, err := config.ParseAge(text); err == nil {
+			t.Errorf("%q: got %s", text, got)
+		}
+	}
+}
+
 // clause S31
 // case C104.
 func TestProblems(t *testing.T) {
@@ -136,6 +190,24 @@ func TestProblems(t *testing.T) {
 			`3:1: key "name" stands here for the second time (first in line 1)`,
 		}},
 		{"duplicate sink", head + "sinks:\n  a: b.fake\n  a: c.fake\n", []string{`5:3: key "a" stands here for the second time (first in line 4)`}},
+		{"lanes", "name: n\nsource: {fake: {path: a, follow: true}}\nsinks: {a: b.fake}\n" +
+			"lanes: {knd: auto, quota: 5XB, age: 7, over: drop, url: 'http://a:secret@b'}\n", []string{
+			`4:9: lanes: unknown key "knd": did you mean "kind"?`,
+			`4:27: "5XB" is no size: want a number of bytes, such as 1000000, 64MB or 16MiB`,
+			`4:37: "7" is no age: want a positive duration, such as 90m, 36h or 7d`,
+			`4:46: unknown way to treat a lane over its bounds "drop": known are detach, hold`,
+			`4:57: lanes: url: want the URL of a NATS server, such as nats://HOST:4222, with one of the schemes nats, tls, ws, wss`,
+		}},
+		{"lanes that contradict themselves", "name: n\nsource: {fake: {path: a, follow: true}}\nsinks: {a: b.fake}\n" +
+			"lanes: {kind: memory, quota: 5GB}\n", []string{`4:23: lanes: "quota" is for durable lanes, and kind is memory`}},
+		{"lanes in two places", "name: n\nsource: {fake: {path: a, follow: true}}\nsinks: {a: b.fake}\n" +
+			"lanes: {url: nats://h, folder: x, over: detach}\n", []string{
+			`4:32: lanes: folder is for lanes that this process keeps itself, and url names servers that do: want one of them`,
+			`4:41: lanes: over: detach has no effect without a quota or an age`,
+		}},
+		{"lanes of a copy", head + "lanes: durable\nsinks: {a: b.fake}\n", []string{
+			`3:8: lanes: source fake copies what is there and follows no changes; set its option follow: true`,
+		}},
 		{"sink key at the top", head + "mode: upsert\nsinks: {a: b.fake}\n", []string{
 			`3:1: pipeline: "mode" does not belong here: it belongs to a sink, beside its connector`,
 		}},

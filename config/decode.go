@@ -110,7 +110,7 @@ func (d *decoder) unknownKey(e entry, what string, names []string) {
 
 // pipelineKeys are the keys at the top of a file.
 func pipelineKeys() []string {
-	return []string{"name", "guarantee", "source", "transforms", "sinks", "bad_rows", "limit", "batch_rows", "snapshot", "once"}
+	return []string{"name", "guarantee", "source", "transforms", "sinks", "bad_rows", "limit", "batch_rows", "snapshot", "once", "lanes"}
 }
 
 func (d *decoder) pipeline(root *node) *Pipeline {
@@ -126,6 +126,7 @@ func (d *decoder) pipeline(root *node) *Pipeline {
 		{key: "batch_rows", decode: func(v *node) { p.BatchRows = int(min(d.count(v), maxBatchRows)) }},
 		{key: "snapshot", decode: func(v *node) { parsed(d, v, &p.Snapshot, ParseSnapshot) }},
 		{key: "once", decode: func(v *node) { parsed(d, v, &p.Once, parseBool) }},
+		{key: "lanes", decode: func(v *node) { p.Lanes = d.lanes(v) }},
 	})
 	d.following(root, p)
 	return p
@@ -165,8 +166,8 @@ func describe(v *node) string {
 }
 
 func (d *decoder) count(v *node) int64 {
-	n, err := strconv.ParseInt(v.raw, 10, 64)
-	if v.kind != scalarNode || err != nil || n < 0 {
+	n, err := parseCount(v.raw)
+	if v.kind != scalarNode || err != nil {
 		shown := describe(v)
 		if v.kind == scalarNode && v.scalar != nil {
 			shown = v.raw
@@ -175,6 +176,15 @@ func (d *decoder) count(v *node) int64 {
 		return 0
 	}
 	return n
+}
+
+// parseCount reads a whole number that is not negative.
+func parseCount(s string) (int64, error) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err == nil && n < 0 {
+		err = strconv.ErrRange
+	}
+	return n, err
 }
 
 // parsed reads a scalar through a parse function.

@@ -101,7 +101,7 @@ func (d *decoder) following(root *node, p *Pipeline) {
 			d.fail(v, "%s: source %s %s", key, p.Source.Connector, way)
 		}
 	}
-	for _, key := range []string{"snapshot", "once"} {
+	for _, key := range []string{"snapshot", "once", "lanes"} {
 		if v := root.get(key); v != nil && !v.null() {
 			refuse(key)(v)
 		}

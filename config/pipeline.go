@@ -17,6 +17,7 @@ type Pipeline struct {
 	BatchRows  int        // rows of a batch; 0: the engine's default
 	Snapshot   string     // of a source that is followed, what is copied of what is there already: first (or empty), none, only
 	Once       bool       // of a source that is followed: end where its changes end when the run starts
+	Lanes      Lanes      // of a source that is followed
 }
 
 // Source is the source's connector and its configuration.

@@ -51,11 +51,13 @@ func JSONSchema(reg *connector.Registry) ([]byte, error) {
 				"description": "Of a source that is followed: end where its changes end when the run starts.",
 				"type":        []string{"boolean", "string"},
 			},
+			"lanes": ref("lanes"),
 		},
 		"$defs": object{
 			"sink":       object{"oneOf": []any{urlSchema(), oneConnector(sinks, sinkProperties())}},
 			"transforms": transformsSchema(),
 			"bad_rows":   badRowsSchema(),
+			"lanes":      lanesSchema(),
 		},
 	}
 	return json.MarshalIndent(schema, "", "  ")

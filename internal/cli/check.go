@@ -89,8 +89,8 @@ func (s *session) checked(args []string, f checkFlags) (p *config.Pipeline, err 
 		return nil, usagef("--limit and --deletes are for copies: a sync follows every change, deletes included")
 	case f.sync:
 		p, err = s.syncPipeline(args, f.syncFlags)
-	case len(args) > 2 || len(f.schema) > 0: //nolint:mnd // source and sink
-		return nil, &usageError{err: errors.New("several sinks, and --schema, are for sync"), hint: "add --sync"}
+	case len(args) > 2 || len(f.schema) > 0 || f.lanes != "": //nolint:mnd // source and sink
+		return nil, &usageError{err: errors.New("several sinks, --schema and --lanes are for sync"), hint: "add --sync"}
 	default:
 		p, err = s.copyPipeline(args[0], args[1], f.copyFlags)
 	}

@@ -61,7 +61,7 @@ func (f *runFlags) plan(p *config.Pipeline) (engine.Plan, error) {
 		return plan, usagef("--adopt goes on and --restart begins anew: want one of them")
 	}
 	if f.commitBytes != "" {
-		n, err := parseSize(f.commitBytes)
+		n, err := config.ParseSize(f.commitBytes)
 		if err != nil {
 			return plan, usagef("--commit-bytes %w", err)
 		}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/leatdata/leat/config"
 	"github.com/leatdata/leat/connector"
@@ -84,6 +85,9 @@ func (s *session) load(file string) (*config.Pipeline, error) {
 	s.redact.addConfig(p.Source.Config)
 	for _, sink := range p.Sinks {
 		s.redact.addConfig(sink.Config)
+	}
+	for server := range strings.SplitSeq(p.Lanes.URL.Reveal(), ",") {
+		s.redact.addURL(server)
 	}
 	if follows(p) {
 		return p, followDefaults(p)

@@ -21,6 +21,7 @@ import (
 type syncFlags struct {
 	copyFlags
 	schema []string
+	lanes  string
 }
 
 func (s *session) syncCommand() *cobra.Command {
@@ -76,6 +77,8 @@ func (f *syncFlags) register(fs *pflag.FlagSet) {
 func (f *syncFlags) own(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&f.schema, "schema", nil,
 		"[DATASET=]evolve|ignore|set_aside|fail: what to do when columns change while they are followed (default evolve)")
+	fs.StringVar(&f.lanes, "lanes", "",
+		"auto, memory or durable: where changes wait for the sinks; durable: on this disk, so that no sink holds another one (default auto)")
 }
 
 // syncPipeline makes a pipeline of what was typed: the source, then the sinks.
@@ -220,6 +223,13 @@ func (f *syncFlags) apply(p *config.Pipeline) error {
 		if !slices.ContainsFunc(p.Sinks, func(s config.Sink) bool { return hasOption(s.Config, name) }) {
 			errs = append(errs, fmt.Errorf("--sink-opt %s: none of the sinks has the option %q", o, name))
 		}
+	}
+	if f.lanes != "" {
+		kind, err := config.ParseLanes(f.lanes)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--lanes: %w", err))
+		}
+		p.Lanes.Kind = kind
 	}
 	schema, err := f.schemas()
 	for i := range p.Sinks {

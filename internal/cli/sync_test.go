@@ -167,6 +167,14 @@ func TestSyncPlan(t *testing.T) {
 	}
 }
 
+func TestSyncLanes(t *testing.T) {
+	for _, kind := range []string{"", config.LanesAuto, config.LanesMemory, config.LanesDurable} {
+		if p := syncOf(t, syncFlags{lanes: kind}, "well://h/shop", "sqlite:a.db"); p.Lanes != (config.Lanes{Kind: kind}) {
+			t.Errorf("--lanes %s: %+v", kind, p.Lanes)
+		}
+	}
+}
+
 // clause S16: the same command goes on with the same pipeline; another selection is another one.
 func TestSyncName(t *testing.T) {
 	args := []string{"well://app:hush@h/shop", "sqlite:a.db", "book:out"}
@@ -178,6 +186,7 @@ func TestSyncName(t *testing.T) {
 		"another password":       syncOf(t, syncFlags{}, "well://app:other@h/shop", "sqlite:a.db", "book:out"),
 		"the order of the sinks": syncOf(t, syncFlags{}, args[0], args[2], args[1]),
 		"a policy":               syncOf(t, syncFlags{schema: []string{"fail"}}, args...),
+		"other lanes":            syncOf(t, syncFlags{lanes: config.LanesDurable}, args...),
 		"what is the default":    syncOf(t, syncFlags{copyFlags: copyFlags{sourceOpt: []string{"follow=true"}}}, args...),
 	} {
 		if p.Name != base {
@@ -336,6 +345,8 @@ func TestChecked(t *testing.T) {
 		"limit of a sync": {[]string{well, "a.db"}, checkFlags{sync: true, syncFlags: syncFlags{copyFlags: copyFlags{limit: 1}}}},
 		"several sinks":   {[]string{well, "a.db", "b.db"}, checkFlags{}},
 		"schema":          {[]string{well, "a.db"}, checkFlags{syncFlags: syncFlags{schema: []string{"fail"}}}},
+		"lanes":           {[]string{well, "a.db"}, checkFlags{syncFlags: syncFlags{lanes: config.LanesMemory}}},
+		"unknown lanes":   {[]string{well, "a.db"}, checkFlags{sync: true, syncFlags: syncFlags{lanes: "disk"}}},
 		"once":            {[]string{well, "a.db"}, checkFlags{follow: followFlags{once: true}}},
 	} {
 		if _, err := s.checked(c.args, c.f); exitCode(err) != ExitUsage {

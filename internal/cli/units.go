@@ -82,18 +82,3 @@ func shortDuration(d time.Duration) string {
 	d = d.Round(time.Minute)
 	return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
 }
-
-// parseSize reads a number of bytes: 1000000, 64MB, 16MiB.
-func parseSize(s string) (int64, error) {
-	number := strings.TrimRight(s, "kKmMgGiBb ")
-	unit := strings.TrimSpace(s[len(number):])
-	factors := map[string]int64{
-		"": 1, "b": 1, "k": 1e3, "kb": 1e3, "m": 1e6, "mb": 1e6, "g": 1e9, "gb": 1e9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30,
-	}
-	factor, ok := factors[strings.ToLower(unit)]
-	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
-	if err != nil || !ok || n < 0 || n > (1<<62)/factor {
-		return 0, fmt.Errorf("%q is no size: want a number of bytes, such as 1000000, 64MB or 16MiB", s)
-	}
-	return n * factor, nil
-}
