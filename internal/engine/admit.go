@@ -79,7 +79,7 @@ func GuaranteeName(g connector.Guarantee) string {
 //
 //	at-least-once     a source that can be resumed, and a durable sink
 //	effectively-once  + upserts by key, whatever comes again
-//	exactly-once      + a deterministic replay, and the position in the sink's own transaction;
+//	exactly-once      + a deterministic replay, and the position in the sink's own transaction, or decided with its two-phase epoch;
 //	                  or a sink that shows nothing before the whole run is in it
 //
 // Keys of datasets are checked where schemas are known, after Admit.
@@ -136,9 +136,11 @@ func reached(src connector.SourceContract, s SinkOffer) (connector.Guarantee, st
 		return connector.ExactlyOnce, "the sink shows nothing before the whole run is in it, and a crash starts the run again"
 	case s.Contract.Atomicity == connector.PositionInTransaction && src.Replay == connector.Deterministic:
 		return connector.ExactlyOnce, "rows and position are committed in one transaction of the sink"
+	case s.Contract.Atomicity == connector.TwoPhaseCommit && src.Replay == connector.Deterministic:
+		return connector.ExactlyOnce, "rows are staged by epoch, and the epoch is decided together with the position"
 	case s.Mode == connector.Upsert && s.Contract.Atomicity >= connector.KeyedWrites:
 		return connector.EffectivelyOnce, "rows that come again are written by key, with the same outcome"
-	case s.Contract.Atomicity == connector.PositionInTransaction:
+	case s.Contract.Atomicity >= connector.PositionInTransaction:
 		return connector.AtLeastOnce, "the source may send rows again after a crash, and they are appended"
 	case s.Contract.Atomicity == connector.KeyedWrites:
 		return connector.AtLeastOnce, "the sink writes by key, but the mode is " + s.Mode.String()

@@ -120,7 +120,8 @@ func TestAdmissionProduct(t *testing.T) {
 			fail("not pure: %+v", again)
 		}
 		doubles := s.Contract.Atomicity != connector.Whole && s.Mode != connector.Upsert &&
-			(s.Contract.Atomicity != connector.PositionInTransaction || src.Replay != connector.Deterministic)
+			(s.Contract.Atomicity != connector.PositionInTransaction && s.Contract.Atomicity != connector.TwoPhaseCommit ||
+				src.Replay != connector.Deterministic)
 		if a.Reached >= connector.EffectivelyOnce && doubles {
 			fail("claims more than at-least-once where rows can double")
 		}

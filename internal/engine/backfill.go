@@ -38,6 +38,12 @@ type backfiller struct {
 	passing *backfill.Work // the chunk that is passed on while it is read
 	later   []retry
 
+	detached names                            // lanes that were let go
+	asked    chan lane.Delivery[lane.Request] // of sinks that have to be filled
+	answers  []*answer
+	ordered  map[uint64]*fillOrder // by id
+	paused   map[string]bool       // datasets
+
 	mu      sync.Mutex
 	schemas []newSchema                // that the saved identity does not have yet
 	failed  map[string]map[string]bool // datasets that failed while they were written, by sink, as lanes call them
@@ -57,16 +63,21 @@ func (g *generation) openBackfills(ctx context.Context, s start, c choice) error
 	b := &backfiller{
 		g: g, chunks: chunks, known: map[string]bool{}, events: make(chan event, 1), plans: map[backfill.Pass]*planner{},
 		failed: map[string]map[string]bool{}, sources: map[string][]string{},
+		asked: make(chan lane.Delivery[lane.Request]), ordered: map[uint64]*fillOrder{}, paused: map[string]bool{},
 	}
 	order, _ := positionsOf(g.src)
-	lanes := make([]backfill.Lane, len(g.lanes))
-	for i, d := range g.lanes {
-		b.lanes = append(b.lanes, d.spec.Name)
-		lanes[i] = backfill.Lane{Name: d.spec.Name, Ahead: s.skips[d.spec.Name].until}
-		lanes[i].Loose = d.kind == flushes && d.offer.Mode == connector.Upsert
-		if !d.stranger {
-			lanes[i].Ledger = d.ledger
+	var lanes []backfill.Lane
+	for _, d := range g.lanes {
+		if d.detached {
+			continue
 		}
+		b.lanes = append(b.lanes, d.spec.Name)
+		l := backfill.Lane{Name: d.spec.Name, Ahead: s.skips[d.spec.Name].until}
+		l.Loose = d.kind == flushes && d.offer.Mode == connector.Upsert
+		if !d.stranger {
+			l.Ledger = d.ledger
+		}
+		lanes = append(lanes, l)
 	}
 	var err error
 	if b.merge, err = backfill.New(m, order, lanes); err != nil {
@@ -172,7 +183,7 @@ func (b *backfiller) laneName(s *record.Schema) string {
 // lack opens a backfill for one lane where it has nothing of the dataset.
 func (b *backfiller) lack(ctx context.Context, i int, s *record.Schema, how backfill.How) error {
 	d := b.g.lanes[i]
-	if b.merge.Has(d.spec.Name, s.Dataset) {
+	if b.merge.Has(d.spec.Name, s.Dataset) || !slices.Contains(b.lanes, d.spec.Name) {
 		return nil
 	}
 	name := b.laneName(s)
@@ -250,7 +261,7 @@ func (b *backfiller) turn(ctx context.Context) (moved bool, err error) {
 		return moved, nil //nolint:nilerr // a stop
 	}
 	if !r.unit {
-		if err := b.askedAgain(ctx); err != nil {
+		if err := b.wishes(ctx); err != nil {
 			return moved, err
 		}
 		for _, d := range b.merge.Turn(r.last) {
@@ -267,6 +278,17 @@ func (b *backfiller) turn(ctx context.Context) (moved bool, err error) {
 	}
 	b.start()
 	return moved, nil
+}
+
+// wishes does what sinks and people ask for.
+func (b *backfiller) wishes(ctx context.Context) error {
+	if err := b.serveLanes(ctx); err != nil {
+		return err
+	}
+	if err := b.obey(ctx); err != nil {
+		return err
+	}
+	return b.askedAgain(ctx)
 }
 
 // askedAgain opens the backfills that somebody asks for while the run goes on.

@@ -18,12 +18,13 @@ type blueprint struct {
 	lanes    []map[string]*layout // for each sink, by dataset as the lane carries it
 	bySource map[string]string    // dataset of the source by dataset of the lane
 	errs     []map[string]error   // for each sink, datasets that it can't take at all
+	down     []error              // for each sink, why it could not be asked: its lane is durable, and waits for it
 }
 
 // plans discovers the datasets and works out how each goes into each sink. Problems are what stands against the plan; all are found
 // at once. One dataset of many that a sink can't take at all is no problem of the others (C064): it is left to fail alone.
 func (r *runner) plans(ctx context.Context, src connector.Source, v *value, ask []mapper) (*blueprint, []Problem, error) {
-	b := &blueprint{bySource: map[string]string{}}
+	b := &blueprint{bySource: map[string]string{}, down: make([]error, len(r.plan.Sinks))}
 	for range r.plan.Sinks {
 		b.lanes = append(b.lanes, map[string]*layout{})
 		b.errs = append(b.errs, map[string]error{})
@@ -44,6 +45,8 @@ func (r *runner) plans(ctx context.Context, src connector.Source, v *value, ask 
 		for _, s := range b.schemas {
 			l, ps, err := newLayout(ctx, spec, r.offers[i], s, ask[i])
 			switch {
+			case err != nil && connector.ClassOf(err) == connector.ClassTransient && r.waitsFor(spec.Name):
+				b.down[i], b.lanes[i], b.errs[i] = err, map[string]*layout{}, map[string]error{}
 			case err != nil && r.isolates(err, len(b.schemas)):
 				b.errs[i][s.Dataset] = err
 			case err != nil:
@@ -52,11 +55,23 @@ func (r *runner) plans(ctx context.Context, src connector.Source, v *value, ask 
 				b.lanes[i][s.Dataset] = l
 			}
 			problems = append(problems, ps...)
+			if b.down[i] != nil {
+				break
+			}
+		}
+		if b.down[i] != nil {
+			continue
 		}
 		problems = append(problems, r.collisions(b, i)...)
 		problems = append(problems, unusedPolicies(spec, b.lanes[i])...)
 	}
 	return b, problems, nil
+}
+
+// waitsFor reports whether a sink that is not there has a durable lane that waits for it: it has worked before.
+func (r *runner) waitsFor(sink string) bool {
+	_, ok := r.before.Lanes[sink]
+	return ok && r.before.Stream != ""
 }
 
 // planDatasets passes what was discovered through the shared transforms.

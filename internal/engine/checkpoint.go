@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/lane"
 	"github.com/leatdata/leat/record"
 	"github.com/leatdata/leat/state"
 )
@@ -44,12 +45,13 @@ func (g *generation) checkpoint(ctx context.Context) error {
 	if g.restartsOnly || !g.reconciled.Load() {
 		return nil // nothing before the end of the run may be called durable; or the source is not in order (S19)
 	}
-	at, ok := g.stream.Watermark()
+	at, ok := g.safe()
 	if !ok || at.Equal(g.saved) {
 		return nil
 	}
 	err := g.r.update(ctx, func(rec *state.Record) error {
 		rec.Progress.Position = at.Position
+		rec.Lanes = g.laneFacts(rec.Lanes)
 		if g.back == nil {
 			return nil
 		}
@@ -64,6 +66,14 @@ func (g *generation) checkpoint(ctx context.Context) error {
 		g.box.put(at.Position)
 	}
 	return nil
+}
+
+// safe is the mark up to which everything is durable: in every sink, or in lanes that outlive the process.
+func (g *generation) safe() (lane.Mark, bool) {
+	if g.durable != nil {
+		return g.durable.Stored()
+	}
+	return g.stream.Watermark()
 }
 
 // update changes the saved record.
@@ -174,6 +184,7 @@ func (r *runner) begin(ctx context.Context, identity map[string]string, migrate 
 		return choice{}, err
 	}
 	c.stale = stale
+	c.durable = rec != nil && rec.Stream != ""
 	if rec != nil && r.follows() {
 		c.frozen = r.plan.freezeChanged(c.frozen, rec.Identity, identity)
 		for _, s := range r.plan.Sinks {
@@ -219,13 +230,13 @@ func (r *runner) load(ctx context.Context) (*state.Record, state.Version, error)
 func (r *runner) record(old *state.Record, identity map[string]string, c *choice) state.Record {
 	next := state.Record{Pipeline: r.plan.Name, Identity: identity, Attempt: uint64(max(r.now().UnixMicro(), 1))}
 	if old != nil {
-		next.Attempt = old.Attempt + 1
+		next.Attempt, next.Lanes = old.Attempt+1, old.Lanes // an epoch that was decided is published, whatever becomes of the run
 	}
 	if c.run == "" {
 		c.run = r.runID(next.Attempt)
 		r.rows0, r.rejected0 = 0, 0
 	} else {
-		next.Progress.Position = c.saved
+		next.Progress.Position, next.Stream = c.saved, old.Stream
 		if !r.owned {
 			r.rows0, r.rejected0 = old.Rows, old.Rejected
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/lane"
 	"github.com/leatdata/leat/record"
 )
 
@@ -45,6 +46,8 @@ type Status struct {
 	Lag      connector.Lag   // of a source that reports it, a few seconds old; all -1: unknown
 	// Roundtrips counts the real calls to each system, retries included: by source and names of sinks.
 	Roundtrips map[string]int64
+	Lanes      LaneChoice // where lanes are kept: MemoryLanes or DurableLanes
+	WhyLanes   string
 }
 
 // Phase is how far a dataset of a source that sends changes is.
@@ -86,12 +89,16 @@ type SinkStatus struct {
 	Name      string
 	Rows      int64 // written, by this process
 	Bytes     int64
-	Durable   int64 // rows of those that are durable
-	SetAside  int64 // rows that this sink could not take
-	Altered   int64 // values that a declared policy changed (null, clamp, strip)
-	Skipped   int64 // rows that the sink had already
-	Queued    int64 // bytes that wait in the lane
-	Retries   int64 // generations that replaced a failed one
+	Durable   int64        // rows of those that are durable
+	SetAside  int64        // rows that this sink could not take
+	Altered   int64        // values that a declared policy changed (null, clamp, strip)
+	Skipped   int64        // rows that the sink had already
+	Queued    int64        // bytes that wait in the lane in memory
+	Held      lane.Holding // what a durable lane holds, a second old
+	State     string       // one of the Lane constants of package state; empty: it has not begun
+	Err       error        // what is in the way of the sink
+	Filling   bool         // a snapshot of it is not complete
+	Retries   int64        // generations that replaced a failed one
 	Position  record.Position
 	ByDataset map[string]int64  // rows written
 	Failed    map[string]string // datasets that failed for this sink alone, with the reason
@@ -104,7 +111,8 @@ type Control struct {
 	status   Status
 	paused   bool
 	stopped  bool
-	again    []string      // datasets to copy once more
+	again    []string // datasets to copy once more
+	orders   orders
 	changed  chan struct{} // closed and replaced whenever paused, stopped or the state changes
 	datasets map[string]int
 	sinks    map[string]int
@@ -174,7 +182,7 @@ func (c *Control) set(f func()) {
 func (c *Control) wanted() (paused, stopped bool, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.paused, c.stopped, c.changed
+	return c.paused || c.orders.Paused, c.stopped, c.changed
 }
 
 func (c *Control) state(s State, doing string, err error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/lane"
 	"github.com/leatdata/leat/record"
+	"github.com/leatdata/leat/state"
 )
 
 // deliverer brings one lane into one sink. It replaces its sink's value after failures that may be tried again; all that it holds
@@ -26,11 +27,14 @@ type deliverer struct {
 	bad   *badCounter
 	pacer *pacer
 
-	mu sync.Mutex // guards v, which a stuck run looks at
-	v  *value
+	mu      sync.Mutex // guards v, which a stuck run looks at, and the two behind it
+	v       *value
+	waiting context.Context //nolint:containedctx // to wait for items with; ended by wake
+	wake    context.CancelFunc
 
 	sink     connector.Sink
 	store    connector.PositionStore // nil unless kind is stores
+	phases   connector.TwoPhase      // nil unless kind is phased
 	finisher connector.Finisher      // nil: nothing to finish
 	evolver  connector.Evolver       // nil: schemas can't change
 	consumer lane.Consumer[lane.Item]
@@ -46,8 +50,11 @@ type deliverer struct {
 	tried    committed           // the newest commit, whose outcome may be unknown
 	ledger   json.RawMessage     // of open backfills, as the lane had it when the generation started
 	frozen   map[string][]string // columns that the target keeps, by dataset: saved by an earlier process
-	stranger bool                // the sink has progress of another run of this pipeline
+	stranger bool                // the sink has rows, and nothing says what of
 	later    error               // ends the lane at the next durable point
+	epoch    uint64              // of the sink's newest commit in this run
+	detached bool                // the durable lane was let go: the sink has to be filled anew
+	attached chan struct{}       // capacity 1: the reader has attached the lane again
 	pending
 }
 
@@ -61,18 +68,21 @@ type pending struct {
 	dirty     bool      // rows were written
 	released  bool      // some of those were acknowledged before they were durable
 	boundary  lane.Mark // newest positioned item; zero: none
+	number    uint64    // of that item
 	mid       bool      // something was written behind the boundary
+	intended  bool      // the intent of a two-phase epoch is saved
 }
 
-// committed is a commit of a position store: the mark that the lane carried, and the ledger as the sink keeps it.
+// committed is a commit of a sink that keeps its progress: the mark that the lane carried, and the ledger as the sink keeps it.
 type committed struct {
 	lane.Mark
-	kept string
+	kept  string
+	epoch uint64
 }
 
 // is reports whether a sink's progress is this commit.
 func (c committed) is(p record.Progress) bool {
-	return p.Position.Equal(c.Position) && string(p.Ledger) == c.kept
+	return p.Position.Equal(c.Position) && string(p.Ledger) == c.kept && p.Epoch == c.epoch
 }
 
 // inflow is one dataset on its way into the sink.
@@ -89,6 +99,7 @@ func newDeliverer(g *generation, i int) *deliverer {
 	return &deliverer{
 		g: g, i: i, spec: g.r.plan.Sinks[i], offer: g.r.offers[i], bad: g.r.sinkBad[i], pacer: newPacer(g.r.plan.Retry, g.r.random),
 		datasets: map[string]*inflow{}, failed: map[string]bool{}, pending: pending{rows: map[string]int64{}},
+		attached: make(chan struct{}, 1),
 	}
 }
 
@@ -112,9 +123,13 @@ func (d *deliverer) open() error {
 		return d.wrap(err)
 	}
 	d.kind = kindOf(d.offer, d.sink)
-	d.store = nil
-	if d.kind == stores {
+	d.store, d.phases = nil, nil
+	switch d.kind {
+	case stores:
 		d.store, _ = connector.As[connector.PositionStore](d.sink)
+	case phased:
+		d.phases, _ = connector.As[connector.TwoPhase](d.sink)
+	case flushes, whole:
 	}
 	d.finisher, _ = connector.As[connector.Finisher](d.sink)
 	d.evolver, _ = connector.As[connector.Evolver](d.sink)
@@ -134,19 +149,32 @@ func (d *deliverer) start(ctx context.Context) error {
 	return nil
 }
 
-// progress reads back what the sink has committed.
+// progress reads back what the sink has committed, and lets go of what was set aside behind it.
 func (d *deliverer) progress(ctx context.Context) (p record.Progress, has bool, err error) {
-	if d.store == nil {
+	switch {
+	case d.phases != nil:
+		p, has, err = d.recover(ctx)
+	case d.store != nil:
+		p, has, err = d.readBack(ctx, d.store.Committed)
+	default:
 		return p, false, nil
 	}
-	err = d.v.call("read back the position", func() (err error) {
-		p, has, err = d.store.Committed(ctx)
-		return err
-	})
 	if err != nil {
 		return p, false, d.wrap(err)
 	}
-	return p, has, nil
+	d.epoch = 0
+	if has && p.Run == d.g.r.runName {
+		d.epoch = p.Epoch
+	}
+	return p, has, d.g.r.forgetRejects(ctx, d.spec.Name, d.epoch)
+}
+
+func (d *deliverer) readBack(ctx context.Context, committed func(context.Context) (record.Progress, bool, error)) (p record.Progress, has bool, err error) {
+	err = d.v.call("read back the position", func() (err error) {
+		p, has, err = committed(ctx)
+		return err
+	})
+	return p, has, err
 }
 
 // release closes the value and waits for its goroutines.
@@ -167,16 +195,22 @@ func (d *deliverer) run() error {
 		if err == nil || ctx.Err() != nil || errors.Is(err, errStuck) {
 			return err
 		}
+		if errors.Is(err, lane.ErrDetached) {
+			d.letGoOfLane()
+		}
 		var wait time.Duration
 		alone, saveErr := d.isolate(ctx, err)
 		if saveErr != nil {
 			return saveErr
 		}
 		if !alone {
-			v, reason := judge(d.failure(err))
+			f := d.failure(err)
+			v, reason := judge(f)
 			switch v {
 			case giveUp:
-				return reason
+				if wait, err = d.goDown(f, reason); err != nil {
+					return err
+				}
 			case restart:
 				return &restartError{err: err}
 			case again:
@@ -233,6 +267,10 @@ func (d *deliverer) serve(ctx context.Context) error {
 			return err
 		}
 	}
+	if filled, err := d.askToBeFilled(ctx); err != nil || !filled {
+		return err
+	}
+	d.shows(state.LaneLive, nil)
 	consumer, err := d.g.stream.Lane(d.spec.Name)
 	if err != nil {
 		return err
@@ -246,6 +284,12 @@ func (d *deliverer) serve(ctx context.Context) error {
 		}
 		if d.later != nil && (d.kind == whole || !d.mid && len(d.held) == 0) {
 			return d.later
+		}
+		if waited, left := d.rest(); left || waited {
+			if left {
+				return nil
+			}
+			continue
 		}
 		del, err := d.receive(ctx)
 		switch {
@@ -271,11 +315,16 @@ func (d *deliverer) reopen(ctx context.Context) error {
 		return err
 	}
 	p, found, err := d.progress(ctx)
-	if err != nil || d.kind != stores {
+	if err != nil || d.kind == flushes || d.kind == whole {
 		return err
+	}
+	if d.g.resumes && !d.detached {
+		return d.coverAgain(p, found)
 	}
 	ours := found && p.Run == d.g.r.runName
 	switch {
+	case d.detached: // whatever it has is emptied
+		return nil
 	case ours && p.Done:
 		d.done = true
 		d.skipper.all = true
@@ -292,14 +341,15 @@ func (d *deliverer) reopen(ctx context.Context) error {
 
 // receive waits for the next item, or, with something that should become durable, only until that is due: nil.
 func (d *deliverer) receive(ctx context.Context) (lane.Delivery[lane.Item], error) {
-	if !d.atBoundary() || d.kind == whole || (!d.dirty && (len(d.held) == 0 || d.g.r.contract.Bounded)) {
-		return d.consumer.Receive(ctx)
+	timed := d.untilKicked(ctx)
+	if d.atBoundary() && d.kind != whole && (d.dirty || (len(d.held) > 0 && !d.g.r.contract.Bounded)) {
+		var cancel context.CancelFunc
+		timed, cancel = context.WithDeadline(timed, time.Now().Add(d.every()-time.Since(d.since)))
+		defer cancel()
 	}
-	timed, cancel := context.WithDeadline(ctx, time.Now().Add(d.every()-time.Since(d.since)))
-	defer cancel()
 	del, err := d.consumer.Receive(timed)
-	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return nil, nil //nolint:nilnil // time to commit
+	if err != nil && ctx.Err() == nil && timed.Err() != nil && errors.Is(err, timed.Err()) {
+		return nil, nil //nolint:nilnil // time to commit, or to look at what is wanted
 	}
 	return del, err
 }
@@ -323,6 +373,8 @@ func (d *deliverer) due() bool {
 	size := max(d.g.r.plan.Commit.Bytes, min(d.offer.Contract.Bytes, maxCommit))
 	switch {
 	case d.bytes >= size, d.heldBytes >= max(size, d.g.r.plan.QueueBytes), d.later != nil, d.g.soft.Err() != nil:
+		return true
+	case d.paused() && (d.dirty || len(d.held) > 0):
 		return true
 	case !d.dirty: // positions alone cost the sink nothing before they are needed
 		free := d.store == nil && d.consumer.CaughtUp()
@@ -356,7 +408,10 @@ func (d *deliverer) take(ctx context.Context, del lane.Delivery[lane.Item]) erro
 	if over {
 		n := int64(b.NumRows())
 		d.g.r.ctl.sink(d.spec.Name, func(s *SinkStatus) { s.Skipped += n })
-		return del.Ack()
+		if d.g.durable == nil {
+			return del.Ack()
+		}
+		return d.passOver(del, b) // with the next commit, which says how far along the lane that is
 	}
 	if stats, err := d.g.stream.Stats(d.spec.Name); err == nil {
 		d.g.r.ctl.sink(d.spec.Name, func(s *SinkStatus) { s.Queued = stats.Queued.Bytes })
@@ -370,7 +425,7 @@ func (d *deliverer) take(ctx context.Context, del lane.Delivery[lane.Item]) erro
 		return err
 	}
 	if !b.Position.Zero() {
-		d.boundary, d.mid = lane.Mark{Position: b.Position, Ledger: b.Ledger}, false
+		d.boundary, d.number, d.mid = lane.Mark{Position: b.Position, Ledger: b.Ledger}, del.Number(), false
 	} else {
 		d.mid = true
 	}
@@ -384,6 +439,15 @@ func (d *deliverer) letGo(at record.Position) error {
 		return d.ackHeld()
 	}
 	if !at.Zero() || d.heldBytes <= d.g.r.plan.QueueBytes {
+		return nil
+	}
+	if d.g.durable != nil { // the lane has them on disk
+		for _, h := range d.held {
+			if r, ok := h.(interface{ Release() }); ok {
+				r.Release()
+			}
+		}
+		d.heldBytes = 0
 		return nil
 	}
 	d.released = true
@@ -420,17 +484,33 @@ func (d *deliverer) commit(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if d.store != nil {
-		p := record.Progress{Run: d.g.r.runName, Position: d.boundary.Position, Ledger: d.ledgerOf(d.boundary)}
-		d.tried = committed{d.boundary, string(p.Ledger)}
+	d.tried = committed{Mark: d.boundary}
+	switch p := d.next(d.boundary, d.number); {
+	case d.store != nil:
+		d.tried = committed{d.boundary, string(p.Ledger), p.Epoch}
 		err = d.v.call("commit", func() error { return d.store.Commit(ctx, p) })
-	} else if d.dirty {
+	case d.phases != nil:
+		d.tried = committed{d.boundary, string(p.Ledger), p.Epoch}
+		err = d.publish(ctx, p)
+	case d.dirty:
 		err = d.v.call("flush", func() error { return d.sink.Flush(ctx) })
 	}
 	if err != nil {
 		return d.wrap(err)
 	}
-	return d.settled(committed{d.boundary, d.tried.kept})
+	return d.settled(d.tried)
+}
+
+// next is the progress that the sink commits at a mark. A two-phase epoch has rows: without any only the progress moves.
+func (d *deliverer) next(at lane.Mark, number uint64) record.Progress {
+	p := record.Progress{Run: d.g.r.runName, Position: at.Position, Ledger: d.ledgerOf(at), Epoch: d.epoch + 1}
+	if d.g.durable != nil {
+		p.Item = number
+	}
+	if d.phases != nil && !d.intended {
+		p.Epoch = d.epoch
+	}
+	return p
 }
 
 // ledgerOf is the ledger that the sink keeps at a mark: of datasets that failed it says that they have to be copied again.
@@ -465,6 +545,7 @@ func (d *deliverer) settled(at committed) error {
 		in.kept = in.sent
 	}
 	d.durable = at // not before: a commit that the lane did not hear of is skipped as one whose outcome was unknown
+	d.epoch = at.epoch
 	held := d.held
 	d.pending = pending{rows: map[string]int64{}, held: held}
 	return nil
@@ -490,13 +571,16 @@ func (d *deliverer) finish(ctx context.Context) error {
 	if err := d.g.r.flushRejects(ctx); err != nil {
 		return err
 	}
-	p := record.Progress{Run: d.g.r.runName, Position: d.position, Done: true}
+	p := d.next(lane.Mark{Position: d.position}, d.number)
+	p.Done = true
 	var err error
 	switch {
 	case d.finisher != nil:
 		err = d.v.call("finish", func() error { return d.finisher.Finish(ctx, p) })
 	case d.store != nil:
 		err = d.v.call("commit", func() error { return d.store.Commit(ctx, p) })
+	case d.phases != nil:
+		err = d.publish(ctx, p)
 	default:
 		err = d.v.call("flush", func() error { return d.sink.Flush(ctx) })
 	}
@@ -504,5 +588,5 @@ func (d *deliverer) finish(ctx context.Context) error {
 		return d.wrap(err)
 	}
 	d.done = true
-	return d.settled(committed{Mark: lane.Mark{Position: d.position}})
+	return d.settled(committed{Mark: lane.Mark{Position: d.position}, epoch: p.Epoch})
 }

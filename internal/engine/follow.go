@@ -134,6 +134,10 @@ func (b *backfiller) phase(dataset string) {
 		p = Broken
 	}
 	b.g.r.ctl.dataset(dataset, func(d *DatasetStatus) { d.Phase = p })
+	for _, l := range b.lanes {
+		filling := b.merge.FillingAny(l)
+		b.g.r.ctl.sink(l, func(s *SinkStatus) { s.Filling = filling })
+	}
 }
 
 // save brings a saved record to a mark: the ledger, and the columns of datasets as they are there.

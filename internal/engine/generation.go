@@ -25,6 +25,8 @@ type generation struct {
 	srcValue     *value
 	lanes        []*deliverer
 	stream       lane.Stream
+	durable      lane.Durable // the stream, where it outlives the process; nil: it does not
+	resumes      bool         // everything goes on from what durable lanes have
 	box          *mailbox
 	begun        record.Position // where the source started; zero: at its beginning
 	saved        lane.Mark       // by this generation's checkpointer, newest
@@ -34,6 +36,7 @@ type generation struct {
 	inOrder      chan struct{} // capacity 1: the source is reconciled again, so what moved meanwhile may be saved
 	ended        atomic.Bool   // the source came to its end: set before the stream is closed
 	reached      atomic.Bool   // a run that was to end at some place of the stream got there
+	left         atomic.Bool   // a lane was left with items in it
 
 	soft context.Context //nolint:containedctx // ends reading
 	stop context.CancelFunc
@@ -103,6 +106,12 @@ func (g *generation) open() (start, error) {
 			return start{}, err
 		}
 	}
+	if _, err := r.loadOrders(ctx); err != nil {
+		return start{}, err
+	}
+	if rec, _, err := r.load(ctx); err == nil && rec != nil {
+		r.before = *rec
+	}
 	blue, problems, err := r.plans(ctx, g.src, g.srcValue, g.mappers())
 	if err == nil {
 		err = problemsError(problems)
@@ -114,6 +123,9 @@ func (g *generation) open() (start, error) {
 	order, migrate := positionsOf(g.src)
 	c, err := r.begin(ctx, identityOf(r.plan, r.modes(), blue.schemas), migrate)
 	if err != nil {
+		return start{}, err
+	}
+	if err := g.openLanes(ctx, c); err != nil {
 		return start{}, err
 	}
 	s, err := g.startLanes(ctx, c, order, migrate)
@@ -170,6 +182,13 @@ func mapperOf(s connector.Sink, v *value) mapper {
 
 // startLanes starts every sink, reads what each has, and decides where the source starts.
 func (g *generation) startLanes(ctx context.Context, c choice, order compare, migrate migration) (start, error) {
+	if g.durable != nil {
+		s, ok, err := g.goOn(ctx, c, order, migrate)
+		if err != nil || ok {
+			g.resumes = ok
+			return s, err
+		}
+	}
 	f := startFacts{run: c.run, restarts: g.r.plan.Limit > 0, compare: order, joined: c.joined}
 	_, f.acks = connector.As[connector.Acknowledger](g.src)
 	for _, d := range g.lanes {
@@ -190,7 +209,7 @@ func (g *generation) startLanes(ctx context.Context, c choice, order compare, mi
 			return start{}, err
 		}
 		d.ledger, d.stranger = p.Ledger, has && p.Run != c.run
-		if d.kind != stores {
+		if d.kind != stores && d.kind != phased {
 			d.ledger = c.ledger
 		}
 		if p.Position, err = migrate(p.Position); err != nil {
@@ -206,9 +225,8 @@ func (g *generation) startLanes(ctx context.Context, c choice, order compare, mi
 	for i, d := range g.lanes {
 		d.skipper = skipper{skip: s.skips[d.spec.Name], compare: order}
 		if l := f.lanes[i]; l.has && l.committed.Run == c.run {
-			kept := string(l.committed.Ledger)
-			d.durable = committed{lane.Mark{Position: l.committed.Position, Ledger: kept}, kept}
-			d.position, d.done = l.committed.Position, l.committed.Done
+			d.took(l.committed)
+			d.done = l.committed.Done
 		}
 	}
 	return s, nil
@@ -293,11 +311,12 @@ func (g *generation) flow() error {
 			untracked = append(untracked, d.spec.Name)
 		}
 	}
-	stream, err := r.deps.lanes(names, lane.Options{Bytes: r.plan.QueueBytes, Untracked: untracked})
-	if err != nil {
-		return err
+	if g.durable == nil {
+		var err error
+		if g.stream, err = r.deps.lanes(names, lane.Options{Bytes: r.plan.QueueBytes, Untracked: untracked}); err != nil {
+			return err
+		}
 	}
-	g.stream = stream
 	r.ran = true
 	r.ctl.move(Running)
 
@@ -313,6 +332,15 @@ func (g *generation) flow() error {
 	work.Go(func() { g.read(rd) })
 	delivered := make(chan struct{})
 	checks.Go(func() { g.watchLag(delivered) })
+	checks.Go(func() { g.watchLanes(delivered) })
+	checks.Go(func() { g.watchOrders(delivered) })
+	if g.back != nil {
+		checks.Go(func() {
+			if err := g.listen(delivered); err != nil {
+				g.fail(err, nil)
+			}
+		})
+	}
 	checks.Go(func() {
 		if err := g.checkpointer(g.hard, delivered); err != nil {
 			g.fail(err, nil)
@@ -419,10 +447,10 @@ func (g *generation) end(rd *reader) error {
 	g.mu.Lock()
 	cause, own := g.cause, g.own
 	g.mu.Unlock()
-	if cause == nil && g.reached.Load() {
+	if cause == nil && g.reached.Load() && !g.left.Load() {
 		g.r.done = true
 	}
-	if cause == nil && g.ended.Load() {
+	if cause == nil && g.ended.Load() && !g.left.Load() {
 		at := g.finalPosition(rd.last)
 		if err := g.r.complete(g.hard, at); err != nil {
 			return err
@@ -496,6 +524,11 @@ func (g *generation) close(err error) error {
 		}
 		d.consumer = nil
 		if e := d.release(); e != nil {
+			err = g.closeFailed(err, e)
+		}
+	}
+	if g.durable != nil {
+		if e := g.durable.Release(); e != nil {
 			err = g.closeFailed(err, e)
 		}
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -21,7 +22,8 @@ type Plan struct {
 	BadRows    BadRows         // for rows that the source can't read or a transform can't take; sinks may differ
 	Limit      int64           // rows per dataset; 0: all
 	Batch      connector.Limit // wanted size of a batch; zero: 8,192 rows, 4 MiB
-	QueueBytes int64           // of each lane, queued and in flight; 0: 16 MiB
+	QueueBytes int64           // of each lane in memory, queued and in flight; 0: 16 MiB
+	Lanes      Lanes           // where lanes are kept
 	Retry      Retry
 	Commit     Commit
 	Changed    ChangedIdentity
@@ -178,6 +180,9 @@ type Deps struct {
 	Now     func() time.Time // nil: time.Now
 	Rand    *rand.Rand       // for run ids and jitter; nil: seeded by the system
 	Control *Control         // nil: nobody looks
+
+	// DurableLanes opens lanes that outlive the process; nil: there is no place for such.
+	DurableLanes func(ctx context.Context, s lane.Spec) (lane.Durable, error)
 
 	lanes       func(sinks []string, o lane.Options) (lane.Stream, error) // nil: lane.NewMemory
 	chunkBuffer int64                                                     // 0: 64 MiB

@@ -96,6 +96,17 @@ func badRowError(sink string, r record.Reject, hint string) error {
 
 func rejectError(r record.Reject) error { return errors.New(r.Error()) }
 
+// forgetRejects removes what a sink set aside and did not commit: the rows come again.
+func (r *runner) forgetRejects(ctx context.Context, sink string, epoch uint64) error {
+	if r.deps.Rejects == nil {
+		return nil
+	}
+	if err := r.deps.Rejects.Forget(ctx, r.plan.Name, r.runName, sink, epoch); err != nil {
+		return fmt.Errorf("letting go of rows that come again: %w", err)
+	}
+	return nil
+}
+
 // flushRejects makes durable what was set aside; it comes before anything that moves a position (E13).
 func (r *runner) flushRejects(ctx context.Context) error {
 	if r.deps.Rejects == nil {

@@ -70,10 +70,13 @@ type runner struct {
 	saving  chan struct{} // capacity 1: held by whoever changes rec and version while a generation runs, also while it waits
 	rec     state.Record  // as saved last
 	version state.Version
-	owned   bool // rec is ours: a newer one means that another process took over
-	ran     bool // a generation came as far as reading
+	before  state.Record // as an earlier process saved it
+	owned   bool         // rec is ours: a newer one means that another process took over
+	ran     bool         // a generation came as far as reading
 	resumed bool
 	done    bool
+
+	ordersAt state.Version // of the orders that were looked at
 
 	target record.Position // where a run with Plan.Once ends; zero: nowhere
 
@@ -267,6 +270,9 @@ func (r *runner) restartsOnly() bool {
 func kindOf(o SinkOffer, s connector.Sink) laneKind {
 	if o.Contract.Atomicity == connector.Whole {
 		return whole
+	}
+	if _, ok := connector.As[connector.TwoPhase](s); ok && o.Contract.Atomicity == connector.TwoPhaseCommit {
+		return phased
 	}
 	if _, ok := connector.As[connector.PositionStore](s); ok && o.Contract.Atomicity == connector.PositionInTransaction {
 		return stores

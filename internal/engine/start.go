@@ -69,6 +69,7 @@ type choice struct {
 	ledger   json.RawMessage                // of open backfills, at saved
 	again    bool                           // an earlier run of the pipeline was forgotten: sinks may have rows of it
 	joined   []string                       // sinks that the pipeline did not have before
+	durable  bool                           // the run's positions rely on durable lanes
 	stale    []string                       // datasets whose columns are not those that were saved, by more than additions
 }
 
@@ -153,6 +154,7 @@ type laneKind uint8
 const (
 	flushes laneKind = iota // what it was given is durable after Flush; it keeps no position
 	stores                  // a PositionStore
+	phased                  // TwoPhase: its progress is saved with the decision
 	whole                   // nothing is durable before the end
 )
 
@@ -160,7 +162,7 @@ const (
 type laneState struct {
 	sink      string
 	kind      laneKind
-	committed record.Progress // of a position store
+	committed record.Progress // of a sink that keeps it
 	has       bool            // it has committed any
 }
 
@@ -243,7 +245,7 @@ func laneNeed(c choice, f startFacts, l laneState) (need, error) {
 		return need{}, nil
 	case flushes:
 		return need{at: c.saved}, nil
-	case stores:
+	case stores, phased:
 	}
 	p := l.committed
 	switch {

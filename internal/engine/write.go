@@ -79,6 +79,9 @@ func (d *deliverer) put(ctx context.Context, in *inflow, name string, b *record.
 	if !d.dirty {
 		d.since = time.Now()
 	}
+	if err := d.intend(ctx); err != nil {
+		return err
+	}
 	d.dirty = true
 	err := d.v.call("write", func() error { return d.sink.Write(ctx, b) })
 	refused := 0
@@ -119,17 +122,25 @@ func rejectedRow(b *record.Batch, r connector.RowError) record.Reject {
 
 // reject deals with rows that this sink can't take.
 func (d *deliverer) reject(ctx context.Context, at record.Position, rows []record.Reject) error {
-	now, later := d.g.r.setAside(ctx, d.bad, refuser{sink: d.spec.Name, at: at}, rows)
+	now, later := d.g.r.setAside(ctx, d.bad, refuser{sink: d.spec.Name, epoch: d.epoch + 1, at: at}, rows)
 	if now != nil {
 		return now
 	}
 	if later != nil {
 		d.later = later
 	}
-	if len(rows) > 0 {
-		d.g.r.ctl.sink(d.spec.Name, func(s *SinkStatus) { s.SetAside += int64(len(rows)) })
+	if len(rows) == 0 {
+		return nil
 	}
-	return nil
+	d.g.r.ctl.sink(d.spec.Name, func(s *SinkStatus) { s.SetAside += int64(len(rows)) })
+	if d.phases == nil {
+		return nil
+	}
+	if !d.dirty {
+		d.since = time.Now()
+	}
+	d.dirty = true // the epoch that they belong to is published, though the sink got nothing
+	return d.intend(ctx)
 }
 
 // inflow returns how a dataset goes into the sink. A schema that is new works it out again, and lets the sink follow (E15).
@@ -140,6 +151,9 @@ func (d *deliverer) inflow(ctx context.Context, s *record.Schema) (*inflow, erro
 			return nil, d.wrap(&datasetError{s.Dataset, err})
 		}
 		in = &inflow{layout: d.g.blue.lanes[d.i][s.Dataset]}
+		if d.g.resumes && in.layout != nil && !sameSchema(in.in, s) {
+			in.layout = nil // the lane is behind the columns of today
+		}
 		d.datasets[s.Dataset] = in
 		if err := d.thaw(ctx, in, s); err != nil {
 			return nil, err

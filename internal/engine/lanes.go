@@ -1,0 +1,420 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/internal/backfill"
+	"github.com/leatdata/leat/lane"
+	"github.com/leatdata/leat/record"
+	"github.com/leatdata/leat/state"
+)
+
+// Lanes says how the lanes of a plan are kept. The zero value decides by the plan.
+type Lanes struct {
+	Kind  LaneChoice
+	Quota lane.Quota // of each durable lane
+}
+
+// LaneChoice is where lanes are kept.
+type LaneChoice uint8
+
+// The choices.
+const (
+	AutoLanes    LaneChoice = iota // durable for a source that never ends and more than one sink, else in memory
+	MemoryLanes                    // the source waits for the slowest sink, and keeps its log for it
+	DurableLanes                   // what was published waits on disk: no sink delays another one, and the source's log is released
+)
+
+// String returns the name that configurations use.
+func (c LaneChoice) String() string {
+	switch c {
+	case MemoryLanes:
+		return "memory"
+	case DurableLanes:
+		return "durable"
+	case AutoLanes:
+	}
+	return "auto"
+}
+
+// ParseLanes reads what String returns; empty is AutoLanes.
+func ParseLanes(s string) (LaneChoice, error) {
+	for _, c := range []LaneChoice{AutoLanes, MemoryLanes, DurableLanes} {
+		if s == c.String() || s == "" {
+			return c, nil
+		}
+	}
+	return 0, fmt.Errorf("unknown lanes %q: want auto, memory or durable", s)
+}
+
+// chooseLanes decides where the lanes of this plan are kept, and says why, for people. stream is what the saved positions rely on; empty:
+// nothing, or memory.
+func chooseLanes(p Plan, src connector.SourceContract, can bool, stream string) (durable bool, why string, err error) {
+	refuse := func(cause, hint string) error {
+		return &connector.Error{
+			Class: connector.ClassConfig, Code: "engine.lanes", Doing: "planning the lanes", Err: errors.New(cause), Hint: hint,
+		}
+	}
+	switch {
+	case stream != "" && !can:
+		return false, "", refuse("changes wait in lanes on disk, and this program was given no place for them", "set Deps.DurableLanes")
+	case stream != "" && p.Lanes.Kind == MemoryLanes:
+		return false, "", refuse("changes may still wait in the lanes on disk that the pipeline has",
+			"leave lanes: memory out, or copy everything again with --restart")
+	case stream != "":
+		return true, "the pipeline has had durable lanes", nil
+	case p.Lanes.Kind == DurableLanes && src.Bounded:
+		return false, "", refuse("the source is read to its end, and starts over or goes on by itself: there is nothing to keep",
+			"leave lanes: durable out")
+	case p.Lanes.Kind == DurableLanes && !can:
+		return false, "", refuse("durable lanes were asked for, and there is no place for them", "set Deps.DurableLanes")
+	case p.Lanes.Kind == DurableLanes:
+		return true, "they were asked for", nil
+	case p.Lanes.Kind == MemoryLanes:
+		return false, "they were asked for", nil
+	case src.Bounded:
+		return false, "the source is read to its end, and nothing is kept for it", nil
+	case len(p.Sinks) == 1:
+		return false, "there is one sink, and the source's own log waits for it", nil
+	case !can:
+		return false, "there is no place for durable ones", nil
+	}
+	return true, fmt.Sprintf("%d sinks follow one source, and none may hold up the others or the source's log", len(p.Sinks)), nil
+}
+
+// openLanes opens the durable lanes of the run, where it has such.
+func (g *generation) openLanes(ctx context.Context, c choice) error {
+	r := g.r
+	durable, why, err := chooseLanes(r.plan, r.contract, r.deps.DurableLanes != nil, r.rec.Stream)
+	if err != nil {
+		return err
+	}
+	kind := MemoryLanes
+	if durable {
+		kind = DurableLanes
+	}
+	r.ctl.set(func() { r.ctl.status.Lanes, r.ctl.status.WhyLanes = kind, why })
+	if !durable {
+		return nil
+	}
+	names := make([]string, len(g.lanes))
+	for i, d := range g.lanes {
+		names[i] = d.spec.Name
+	}
+	g.durable, err = r.deps.DurableLanes(ctx, lane.Spec{
+		Pipeline: r.plan.Name, Run: c.run, Sinks: names, Options: lane.Options{Bytes: r.plan.QueueBytes}, Quota: r.plan.Lanes.Quota,
+	})
+	if err != nil {
+		return fmt.Errorf("opening the lanes: %w", err)
+	}
+	g.stream = g.durable
+	return r.update(ctx, func(rec *state.Record) error {
+		rec.Stream = c.run
+		return nil
+	})
+}
+
+// goOn decides where everything goes on from durable lanes that have something: the source behind what is stored, and each sink behind
+// what it has of its lane. ok is false where they have nothing yet: then the sinks decide, as with lanes in memory.
+func (g *generation) goOn(ctx context.Context, c choice, order compare, migrate migration) (s start, ok bool, err error) {
+	at, found := g.durable.Stored()
+	if at.Position, err = migrate(at.Position); err != nil {
+		return s, false, fmt.Errorf("the position in the lanes: %w", err)
+	}
+	if lost(c, order, at, found) {
+		return s, false, &connector.Error{
+			Class: connector.ClassPosition, Code: "engine.lanes_lost", Doing: "going on from durable lanes",
+			Err: fmt.Errorf("the source has released what came up to %s, and the lanes go up to %s: their folder was lost or put back",
+				c.saved, at.Position),
+			Hint: "put the folder of the lanes back as it was, or copy everything again with --restart",
+		}
+	}
+	if !found {
+		return s, false, nil
+	}
+	for _, d := range g.lanes {
+		d.failed, d.frozen, d.skipper = setOf(c.failed[d.spec.Name]), c.frozen[d.spec.Name], skipper{compare: order}
+		if err := d.goOn(ctx, at, migrate); err != nil {
+			return s, false, err
+		}
+		g.r.resumed = true
+	}
+	from := connector.From{Origin: connector.Resume, Attempt: max(c.attempt, 1), Position: at.Position}
+	return start{from: from, resumed: true, skips: map[string]skip{}}, true, nil
+}
+
+// lost reports whether durable lanes lack what the source has already released.
+func lost(c choice, order compare, at lane.Mark, found bool) bool {
+	if c.saved.Zero() || !c.durable {
+		return false
+	}
+	if !found || order == nil {
+		return !found
+	}
+	cmp, ok := order(at.Position, c.saved)
+	return ok && cmp < 0
+}
+
+// goOn starts the sink of a durable lane. A sink of a lane that has worked before may be out of order: then the lane waits for it.
+func (d *deliverer) goOn(ctx context.Context, at lane.Mark, migrate migration) error {
+	name := d.spec.Name
+	found, err := d.g.durable.Found(name)
+	if err != nil {
+		return d.wrap(err)
+	}
+	holds, err := d.g.durable.Holds(name)
+	if err != nil {
+		return d.wrap(err)
+	}
+	d.ledger, d.detached = []byte(at.Ledger), found == lane.Detached
+	if d.detached || !d.planned() {
+		return nil // it is opened once it is there
+	}
+	p, has, err := record.Progress{}, false, d.start(ctx)
+	if err == nil {
+		p, has, err = d.progress(ctx)
+	}
+	if err == nil {
+		p.Position, err = migrate(p.Position)
+	}
+	if err == nil && found == lane.Kept {
+		err = d.cover(p, has, holds)
+	}
+	if err != nil && (found == lane.Created || connector.ClassOf(err) == connector.ClassFenced) {
+		return err
+	}
+	if err != nil {
+		d.g.r.log.Warn("a sink is not there; the others go on", slog.String("sink", name), slog.Any("error", err))
+		return d.release()
+	}
+	known, err := backfill.Knows([]byte(at.Ledger), name)
+	d.stranger = err == nil && !known && (has || holds.Acked > 0)
+	if has && p.Run == d.g.r.runName {
+		d.took(p)
+	}
+	return err //nolint:wrapcheck // it says what
+}
+
+// planned reports whether the sink could be asked when the run was planned.
+func (d *deliverer) planned() bool { return d.g.blue.down[d.i] == nil }
+
+// took notes what the sink has.
+func (d *deliverer) took(p record.Progress) {
+	kept := string(p.Ledger)
+	d.durable = committed{lane.Mark{Position: p.Position, Ledger: kept}, kept, p.Epoch}
+	d.position, d.epoch = p.Position, p.Epoch
+}
+
+// cover acknowledges on a durable lane what its sink has.
+func (d *deliverer) cover(p record.Progress, has bool, holds lane.Holding) error {
+	if d.kind == flushes {
+		return nil
+	}
+	if !has || p.Run != d.g.r.runName {
+		if holds.Acked == 0 {
+			return nil
+		}
+		return d.wrap(emptiedError(d.spec.Name))
+	}
+	if p.Item == 0 { // it was committed before the lanes were durable
+		d.skipper.until = p.Position
+		return nil
+	}
+	ok, err := d.g.durable.Covered(d.spec.Name, p.Item)
+	if err != nil {
+		return d.wrap(err)
+	}
+	if !ok {
+		return d.wrap(emptiedError(d.spec.Name))
+	}
+	return nil
+}
+
+func emptiedError(sink string) error {
+	return &connector.Error{
+		Class: connector.ClassPosition, Code: "engine.sink_behind", Doing: fmt.Sprintf("resuming sink %q", sink),
+		Err:  errors.New("it has less than what it had confirmed: it was restored or emptied"),
+		Hint: "restore it as it was, or copy everything into it again: leat backfill FILE --sink " + sink + ", then leat resume FILE --sink " + sink,
+	}
+}
+
+// names are what deliverers tell the reader.
+type names struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (n *names) add(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.list = append(n.list, name)
+}
+
+func (n *names) take() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	list := n.list
+	n.list = nil
+	return list
+}
+
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// answer is a request of a sink, and the datasets that it gets.
+type answer struct {
+	request  lane.Delivery[lane.Request]
+	datasets []string
+}
+
+// listen hands requests of sinks to the reader, until the generation ends.
+func (g *generation) listen(done <-chan struct{}) error {
+	c, err := g.stream.Requests()
+	if err != nil {
+		return fmt.Errorf("listening to requests: %w", err)
+	}
+	ctx, cancel := context.WithCancel(g.hard)
+	defer cancel()
+	go func() {
+		select {
+		case <-done:
+		case <-g.soft.Done():
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	for {
+		d, err := c.Receive(ctx)
+		if err != nil {
+			return c.Close()
+		}
+		select {
+		case g.back.asked <- d:
+		case <-ctx.Done():
+			return c.Close()
+		}
+	}
+}
+
+// serveLanes lets go of lanes that were detached, and answers sinks that ask to be filled. A request is acknowledged once the marks
+// that its snapshots are complete were published into the lane that asked (W13).
+func (b *backfiller) serveLanes(ctx context.Context) error {
+	for _, name := range b.detached.take() {
+		b.merge.Drop(name)
+		b.lanes = slices.DeleteFunc(b.lanes, func(l string) bool { return l == name })
+	}
+	var err error
+	b.answers = slices.DeleteFunc(b.answers, func(a *answer) bool {
+		sink := []string{a.request.Item().Sink}
+		if slices.ContainsFunc(a.datasets, func(d string) bool { return b.filling(d, sink) }) {
+			return false
+		}
+		err = errors.Join(err, a.request.Ack())
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("acknowledging a request: %w", err)
+	}
+	for {
+		select {
+		case d := <-b.asked:
+			if err := b.fill(ctx, d); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// fill opens the backfills that a sink asks for: of the datasets that it names, or of all of them.
+func (b *backfiller) fill(ctx context.Context, d lane.Delivery[lane.Request]) error {
+	r := d.Item()
+	i := slices.IndexFunc(b.g.lanes, func(l *deliverer) bool { return l.spec.Name == r.Sink })
+	if i < 0 {
+		return d.Ack()
+	}
+	if !slices.Contains(b.lanes, r.Sink) {
+		if err := b.g.durable.Attach(r.Sink); err != nil {
+			return fmt.Errorf("attaching the lane of %q: %w", r.Sink, err)
+		}
+		b.lanes = append(b.lanes, r.Sink)
+		b.g.r.log.Info("a sink is back, and filled anew", slog.String("sink", r.Sink))
+	}
+	a := &answer{request: d}
+	for _, ds := range b.g.blue.datasets {
+		if ds.Schema == nil || !b.known[ds.Name] || (len(r.Datasets) > 0 && !slices.Contains(r.Datasets, ds.Name)) {
+			continue
+		}
+		if err := b.lack(ctx, i, ds.Schema, backfill.Truncate); err != nil {
+			return err
+		}
+		a.datasets = append(a.datasets, ds.Name)
+		b.phase(ds.Name)
+	}
+	b.answers = append(b.answers, a)
+	signal(b.g.lanes[i].attached)
+	return nil
+}
+
+// laneFacts is what a checkpoint tells of each lane.
+func (g *generation) laneFacts(was map[string]state.Lane) map[string]state.Lane {
+	facts := make(map[string]state.Lane, len(g.lanes))
+	for _, s := range g.r.ctl.Status().Sinks {
+		l := was[s.Name]
+		l.State, l.Error = s.State, ""
+		if s.Filling && s.State == state.LaneLive {
+			l.State = state.LaneFilling
+		}
+		if s.Err != nil {
+			l.Error = s.Err.Error()
+		}
+		if !s.Position.Zero() && !g.r.phased(s.Name) {
+			l.Progress = record.Progress{Run: g.r.runName, Position: s.Position, Item: s.Held.Acked}
+		}
+		l.Held, l.Items, l.Oldest = s.Held.Bytes, s.Held.Items, s.Held.Oldest
+		facts[s.Name] = l
+	}
+	return facts
+}
+
+// phased reports whether a sink publishes in two phases, so that what is saved of its lane is the truth.
+func (r *runner) phased(sink string) bool {
+	return slices.ContainsFunc(r.offers, func(o SinkOffer) bool {
+		return o.Name == sink && o.Contract.Atomicity == connector.TwoPhaseCommit
+	})
+}
+
+// watchLanes shows what durable lanes hold.
+func (g *generation) watchLanes(done <-chan struct{}) {
+	if g.durable == nil {
+		return
+	}
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		for _, d := range g.lanes {
+			if h, err := g.durable.Holds(d.spec.Name); err == nil {
+				g.r.ctl.sink(d.spec.Name, func(s *SinkStatus) { s.Held = h })
+			}
+		}
+		select {
+		case <-t.C:
+		case <-done:
+			return
+		case <-g.soft.Done():
+			return
+		}
+	}
+}
