@@ -78,6 +78,17 @@ generate-clean: # generated files are as their sources say
 clauses:
 	go run ./dev/clauses
 
+## mutants: the code is broken on purpose, in many places one at a time, and tests have to notice; ONLY=regexp for some
+.PHONY: mutants
+mutants:
+	dev/services install
+	dev/services run -- go run ./dev/mutants $(if $(ONLY),-only '$(ONLY)')
+
+## mutants-quick: those that need no server and little time
+.PHONY: mutants-quick
+mutants-quick:
+	go run ./dev/mutants -quick
+
 ## sim: the engine's simulation, SEEDS=10000 runs of it
 .PHONY: sim
 sim:

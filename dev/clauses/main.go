@@ -6,7 +6,7 @@
 //
 // A test proves an id by naming it; the rules are in docs/clauses.md and in scan.go. The exit code is
 // 1 when a clause that is required now has no test, when a test names an id that does not exist, and,
-// with -strict, when a required case has no test.
+// with -strict, when a required case has no test. Deliberate breaks, which dev/mutants tries, are counted.
 package main
 
 import (
@@ -65,5 +65,9 @@ func check(repo fs.FS, w io.Writer, o options) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return report(w, promises, mentions, o), nil
+	breaks, err := scanBreaks(repo)
+	if err != nil {
+		return false, err
+	}
+	return report(w, promises, mentions, breaks, o), nil
 }

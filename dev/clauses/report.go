@@ -15,8 +15,9 @@ type options struct {
 	strict  bool // required cases count as well
 }
 
-// report prints which promises are proven and returns false when something required is not.
-func report(w io.Writer, promises []promise, mentions []mention, o options) bool {
+// report prints which promises are proven and returns false when something required is not. breaks counts the deliberate breaks of
+// each id.
+func report(w io.Writer, promises []promise, mentions []mention, breaks map[string]int, o options) bool {
 	tests := map[string]map[string]bool{} // id to the tests that name it
 	for _, p := range promises {
 		tests[p.id] = map[string]bool{}
@@ -31,14 +32,27 @@ func report(w io.Writer, promises []promise, mentions []mention, o options) bool
 		tests[m.id][m.source()] = true
 	}
 	if !o.quiet {
-		printTable(w, promises, tests, o)
+		printTable(w, promises, tests, breaks, o)
 	}
 	missingClauses := printSum(w, "clauses", promises, tests)
 	missingCases := printSum(w, "cases", promises, tests)
+	printBreaks(w, breaks)
 	return complete && missingClauses == 0 && (missingCases == 0 || !o.strict)
 }
 
-func printTable(w io.Writer, promises []promise, tests map[string]map[string]bool, o options) {
+// printBreaks prints one line on the deliberate breaks, if there are any.
+func printBreaks(w io.Writer, breaks map[string]int) {
+	if len(breaks) == 0 {
+		return
+	}
+	total := 0
+	for _, n := range breaks {
+		total += n
+	}
+	fmt.Fprintf(w, "breaks: %d, of %d clauses; make mutants tries them\n", total, len(breaks))
+}
+
+func printTable(w io.Writer, promises []promise, tests map[string]map[string]bool, breaks map[string]int, o options) {
 	for _, p := range promises {
 		count := strconv.Itoa(len(tests[p.id]))
 		switch {
@@ -48,7 +62,11 @@ func printTable(w io.Writer, promises []promise, tests map[string]map[string]boo
 		default:
 			count = "-"
 		}
-		fmt.Fprintf(w, "%-4s  %7s  %s\n", p.id, count, p.statement)
+		statement := p.statement
+		if n := breaks[p.id]; n > 0 {
+			statement += fmt.Sprintf(" (breaks: %d)", n)
+		}
+		fmt.Fprintf(w, "%-4s  %7s  %s\n", p.id, count, statement)
 		if o.verbose {
 			for _, test := range slices.Sorted(maps.Keys(tests[p.id])) {
 				fmt.Fprintf(w, "               %s\n", test)
