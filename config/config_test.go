@@ -202,7 +202,7 @@ func TestProblems(t *testing.T) {
 			"lanes: {kind: memory, quota: 5GB}\n", []string{`4:23: lanes: "quota" is for durable lanes, and kind is memory`}},
 		{"lanes in two places", "name: n\nsource: {fake: {path: a, follow: true}}\nsinks: {a: b.fake}\n" +
 			"lanes: {url: nats://h, folder: x, over: detach}\n", []string{
-			`4:32: lanes: folder is for lanes that this process keeps itself, and url names servers that do: want one of them`,
+			`4:32: lanes: folder is for lanes that this process keeps itself, url for those of servers: want one of them`,
 			`4:41: lanes: over: detach has no effect without a quota or an age`,
 		}},
 		{"lanes of a copy", head + "lanes: durable\nsinks: {a: b.fake}\n", []string{

@@ -91,6 +91,33 @@ func (d *decoder) sink(v *node, s *Sink) {
 	}
 }
 
+// deadLetters reads the sink that gets rows that were set aside: `dead_letters: URL`, or a map of a connector and, beside it, a mode.
+func (d *decoder) deadLetters(v *node) *Sink {
+	const what = "dead_letters"
+	s := &Sink{Name: what}
+	def, opts, ok := d.connector(v, what, []string{"mode"})
+	if !ok {
+		return s
+	}
+	if def.Sink == nil {
+		d.fail(v, "%s: connector %q can't be a sink", what, def.Name)
+		return s
+	}
+	cfg := def.Sink()
+	s.Connector, s.Config = def.Name, cfg
+	if d.options(cfg, opts, def.Name) {
+		if _, err := cfg.Contract(); err != nil {
+			d.fail(v, "%s: %s", what, withHint(err))
+		}
+	}
+	if m := v.get("mode"); m != nil && v.kind == mapNode {
+		var mode connector.WriteMode
+		parsed(d, m, &mode, connector.ParseWriteMode)
+		s.Mode = &mode
+	}
+	return s
+}
+
 // What happens to rows of a sink that are gone from the source.
 const (
 	DeletesKeep = "keep" // nothing
@@ -133,7 +160,7 @@ func (d *decoder) policies(v *node) map[string]connector.Policy {
 	return out
 }
 
-// badRows reads `bad_rows: stop` or `bad_rows: {action: set_aside, limit: 100}`.
+// badRows reads `bad_rows: stop` or `bad_rows: {action: set_aside, limit: 100, per_dataset: 10}`.
 func (d *decoder) badRows(v *node) *BadRows {
 	b := &BadRows{}
 	action := func(v *node) {
@@ -151,6 +178,7 @@ func (d *decoder) badRows(v *node) *BadRows {
 	d.fields(v, "bad_rows", []field{
 		{key: "action", required: true, decode: action},
 		{key: "limit", decode: func(v *node) { b.Limit = d.count(v) }},
+		{key: "per_dataset", decode: func(v *node) { b.PerDataset = d.count(v) }},
 	})
 	return b
 }

@@ -110,7 +110,7 @@ func (d *decoder) unknownKey(e entry, what string, names []string) {
 
 // pipelineKeys are the keys at the top of a file.
 func pipelineKeys() []string {
-	return []string{"name", "guarantee", "source", "transforms", "sinks", "bad_rows", "limit", "batch_rows", "snapshot", "once", "lanes"}
+	return []string{"name", "guarantee", "source", "transforms", "sinks", "bad_rows", "dead_letters", "limit", "batch_rows", "snapshot", "once", "lanes"}
 }
 
 func (d *decoder) pipeline(root *node) *Pipeline {
@@ -122,6 +122,7 @@ func (d *decoder) pipeline(root *node) *Pipeline {
 		{key: "transforms", decode: func(v *node) { p.Transforms = d.transforms(v) }},
 		{key: "sinks", required: true, decode: func(v *node) { p.Sinks = d.sinks(v) }},
 		{key: "bad_rows", decode: func(v *node) { p.BadRows = d.badRows(v) }},
+		{key: "dead_letters", decode: func(v *node) { p.DeadLetters = d.deadLetters(v) }},
 		{key: "limit", decode: func(v *node) { p.Limit = d.count(v) }},
 		{key: "batch_rows", decode: func(v *node) { p.BatchRows = int(min(d.count(v), maxBatchRows)) }},
 		{key: "snapshot", decode: func(v *node) { parsed(d, v, &p.Snapshot, ParseSnapshot) }},

@@ -87,7 +87,7 @@ func (d *decoder) laneConflicts(v *node, l Lanes) {
 		return
 	}
 	if l.URL != "" && l.Folder != "" {
-		d.fail(v.get("folder"), "lanes: folder is for lanes that this process keeps itself, and url names servers that do: want one of them")
+		d.fail(v.get("folder"), "lanes: folder is for lanes that this process keeps itself, url for those of servers: want one of them")
 	}
 	if l.URL == "" && l.Creds != "" {
 		d.fail(v.get("creds"), "lanes: creds is for the servers of url, which is missing")
@@ -120,8 +120,8 @@ func (d *decoder) laneURL(v *node, dst *connector.Secret) {
 }
 
 func lanesSchema() object {
-	kind := enum("auto: durable where several sinks are fed; memory: a few batches for each sink, which a slow one fills and then holds the "+
-		"others; durable: on a disk, where no sink holds another one.", laneKinds()...)
+	kind := enum("auto: durable where several sinks are fed; memory: a few batches for each sink, so that a slow one holds the others; "+
+		"durable: on a disk, where no sink holds another one.", laneKinds()...)
 	return object{
 		"description": "Of a source that is followed, where what was read waits for the sinks.",
 		"oneOf": []any{kind, object{
@@ -132,8 +132,10 @@ func lanesSchema() object {
 					"description": "The NATS server, or servers, that keep durable lanes; left out: this process keeps them itself.",
 					"type":        []string{"string", "array"}, "items": object{"type": "string"},
 				},
-				"creds":  object{"description": "A file with credentials for the servers of url.", "type": "string"},
-				"folder": object{"description": "Where this process keeps durable lanes; left out: beside the saved state.", "type": "string"},
+				"creds": object{"description": "A file with credentials for the servers of url.", "type": "string"},
+				"folder": object{
+					"description": "Where this process keeps durable lanes; left out: beside the saved state.", "type": "string",
+				},
 				"quota": object{
 					"description": "What a durable lane may hold, such as 10GB; left out or 0: no bound.",
 					"type":        []string{"string", "integer"}, "pattern": sizePattern, "minimum": 0,
@@ -142,8 +144,8 @@ func lanesSchema() object {
 					"description": "What the oldest item of a durable lane may reach, such as 7d; left out: no bound.",
 					"type":        "string",
 				},
-				"over": enum("What happens to a lane over quota or age. hold: the source is read no further; detach: the lane is emptied, and its "+
-					"sink filled anew when it is back.", OverHold, OverDetach),
+				"over": enum("What happens to a lane over quota or age. hold: the source is read no further; detach: the lane is emptied, "+
+					"and its sink filled anew when it is back.", OverHold, OverDetach),
 			},
 		}},
 	}

@@ -13,11 +13,14 @@ type Pipeline struct {
 	Transforms Transforms // applied once, before the sinks
 	Sinks      []Sink     // in the order of the file
 	BadRows    *BadRows   // for rows that can't be read or transformed, and for sinks that say nothing else; nil: stop
-	Limit      int64      // rows of each dataset; 0: all
-	BatchRows  int        // rows of a batch; 0: the engine's default
-	Snapshot   string     // of a source that is followed, what is copied of what is there already: first (or empty), none, only
-	Once       bool       // of a source that is followed: end where its changes end when the run starts
-	Lanes      Lanes      // of a source that is followed
+	// DeadLetters is a sink that gets every row that was set aside, besides what is kept of it; nil: none. Only its connector, its
+	// configuration and its mode count.
+	DeadLetters *Sink
+	Limit       int64  // rows of each dataset; 0: all
+	BatchRows   int    // rows of a batch; 0: the engine's default
+	Snapshot    string // of a source that is followed, what is copied of what is there already: first (or empty), none, only
+	Once        bool   // of a source that is followed: end where its changes end when the run starts
+	Lanes       Lanes  // of a source that is followed
 }
 
 // Source is the source's connector and its configuration.
@@ -51,4 +54,6 @@ type Transforms struct {
 type BadRows struct {
 	SetAside bool  // keep them in the reject store and go on; false: stop the run
 	Limit    int64 // with SetAside: more than this many stop the run; 0: no limit
+	// PerDataset is the same for the rows of each dataset.
+	PerDataset int64
 }

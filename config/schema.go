@@ -42,7 +42,11 @@ func JSONSchema(reg *connector.Registry) ([]byte, error) {
 				"description": "The sinks by name.", "type": "object", "minProperties": 1,
 				"propertyNames": object{"pattern": namePattern}, "additionalProperties": ref("sink"),
 			},
-			"bad_rows":   ref("bad_rows"),
+			"bad_rows": ref("bad_rows"),
+			"dead_letters": object{
+				"description": "A sink that gets every row that was set aside, besides what is kept of it.",
+				"oneOf":       []any{urlSchema(), oneConnector(sinks, object{"mode": enum("append or upsert.", "append", "upsert")})},
+			},
 			"limit":      number("Rows of each dataset; 0: all."),
 			"batch_rows": number("Rows of a batch; 0: a default that fits."),
 			"snapshot": enum("Of a source that is followed, what is copied of what is there already: first everything, while changes are "+
@@ -144,7 +148,10 @@ func badRowsSchema() object {
 		"description": "What happens to rows that can't be carried.",
 		"oneOf": []any{action, object{
 			"type": "object", "additionalProperties": false, "required": []string{"action"},
-			"properties": object{"action": action, "limit": number("More rows than this end the run; 0: no limit.")},
+			"properties": object{
+				"action": action, "limit": number("More rows than this end the run; 0: no limit."),
+				"per_dataset": number("More rows of one dataset than this end the run; 0: no limit."),
+			},
 		}},
 	}
 }

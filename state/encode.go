@@ -232,7 +232,8 @@ func decode1(data []byte) (recordJSON, error) {
 		return recordJSON{}, err
 	}
 	r := recordJSON{
-		Pipeline: j.Pipeline, Identity: j.Identity, Attempt: j.Attempt, Origin: j.Origin, Rows: j.Rows, Rejected: j.Rejected, Updated: j.Updated,
+		Pipeline: j.Pipeline, Identity: j.Identity, Attempt: j.Attempt, Origin: j.Origin,
+		Rows: j.Rows, Rejected: j.Rejected, Updated: j.Updated,
 	}
 	if p := j.Progress; p != nil {
 		r.Progress = &record.Progress{Run: p.Run, Position: p.Position, Ledger: p.Ledger, Done: p.Done}

@@ -35,7 +35,7 @@ type Backfill struct {
 	ID       uint64            `json:"id"`                 // from 1, never used again
 	Sinks    []string          `json:"sinks,omitempty"`    // empty: all
 	Datasets []string          `json:"datasets,omitempty"` // as the source calls them; empty: all
-	Where    string            `json:"where,omitempty"`    // only rows that meet this condition of the source's language; others stay as they are
+	Where    string            `json:"where,omitempty"`    // only rows that meet this condition, in the source's language
 	Keys     []json.RawMessage `json:"keys,omitempty"`     // instead: only these keys (JSON objects of the key columns) of the one dataset
 	Asked    time.Time         `json:"asked"`
 }

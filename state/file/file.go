@@ -199,7 +199,7 @@ func (s *Store) Save(ctx context.Context, r state.Record, prev state.Version) (s
 	if err != nil {
 		return 0, err
 	}
-	return s.put(ctx, r.Pipeline, suffix, "record", data, prev)
+	return s.put(ctx, fileName(r.Pipeline, suffix), "record", data, prev)
 }
 
 // Orders implements state.OrderStore.
@@ -229,12 +229,11 @@ func (s *Store) SaveOrders(ctx context.Context, pipeline string, o state.Orders,
 	if err != nil {
 		return 0, err
 	}
-	return s.put(ctx, pipeline, ordersSuffix, "orders", data, prev)
+	return s.put(ctx, fileName(pipeline, ordersSuffix), "orders", data, prev)
 }
 
-// put replaces the content of version prev of a pipeline's file by this field, and returns the new version.
-func (s *Store) put(ctx context.Context, pipeline, suffix, field string, data []byte, prev state.Version) (next state.Version, err error) {
-	name := fileName(pipeline, suffix)
+// put replaces the content of version prev of a file by this field, and returns the new version.
+func (s *Store) put(ctx context.Context, name, field string, data []byte, prev state.Version) (next state.Version, err error) {
 	err = s.locked(ctx, func() error {
 		d, err := s.read(name)
 		if err != nil && !errors.Is(err, state.ErrNotFound) {

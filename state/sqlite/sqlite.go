@@ -33,6 +33,27 @@ create table if not exists pipeline_orders (
 	orders  text not null
 ) strict, without rowid`
 
+// statements are those of one table.
+type statements struct{ get, insert, update, remove string }
+
+func records() statements {
+	return statements{
+		get:    "select version, record from pipeline where name = ?",
+		insert: "insert into pipeline (name, record, version) values (?1, ?2, ?3) on conflict do nothing",
+		update: "update pipeline set record = ?2, version = ?3 where name = ?1 and version = ?3 - 1",
+		remove: "delete from pipeline where name = ?",
+	}
+}
+
+func orders() statements {
+	return statements{
+		get:    "select version, orders from pipeline_orders where name = ?",
+		insert: "insert into pipeline_orders (name, orders, version) values (?1, ?2, ?3) on conflict do nothing",
+		update: "update pipeline_orders set orders = ?2, version = ?3 where name = ?1 and version = ?3 - 1",
+		remove: "delete from pipeline_orders where name = ?",
+	}
+}
+
 // Store implements state.Store.
 type Store struct {
 	path string
@@ -188,7 +209,7 @@ func (s *Store) Load(ctx context.Context, pipeline string) (state.Record, state.
 	if err := state.ValidateName(pipeline); err != nil {
 		return state.Record{}, 0, err
 	}
-	text, version, err := s.get(ctx, "select version, record from pipeline where name = ?", pipeline)
+	text, version, err := s.get(ctx, records().get, pipeline)
 	if err != nil {
 		return state.Record{}, 0, err
 	}
@@ -219,9 +240,7 @@ func (s *Store) Save(ctx context.Context, r state.Record, prev state.Version) (s
 	if err != nil {
 		return 0, err
 	}
-	return s.put(ctx, r.Pipeline, data, prev,
-		"insert into pipeline (name, record, version) values (?1, ?2, ?3) on conflict do nothing",
-		"update pipeline set record = ?2, version = ?3 where name = ?1 and version = ?3 - 1")
+	return s.put(ctx, records(), r.Pipeline, data, prev)
 }
 
 // Orders implements state.OrderStore.
@@ -229,7 +248,7 @@ func (s *Store) Orders(ctx context.Context, pipeline string) (state.Orders, stat
 	if err := state.ValidateName(pipeline); err != nil {
 		return state.Orders{}, 0, err
 	}
-	text, version, err := s.get(ctx, "select version, orders from pipeline_orders where name = ?", pipeline)
+	text, version, err := s.get(ctx, orders().get, pipeline)
 	if err != nil || version == 0 {
 		return state.Orders{}, 0, err
 	}
@@ -243,16 +262,14 @@ func (s *Store) SaveOrders(ctx context.Context, pipeline string, o state.Orders,
 	if err != nil {
 		return 0, err
 	}
-	return s.put(ctx, pipeline, data, prev,
-		"insert into pipeline_orders (name, orders, version) values (?1, ?2, ?3) on conflict do nothing",
-		"update pipeline_orders set orders = ?2, version = ?3 where name = ?1 and version = ?3 - 1")
+	return s.put(ctx, orders(), pipeline, data, prev)
 }
 
 // put replaces a text of version prev and returns its new version.
-func (s *Store) put(ctx context.Context, pipeline string, data []byte, prev state.Version, insert, update string) (state.Version, error) {
-	query, next := update, prev+1
+func (s *Store) put(ctx context.Context, t statements, pipeline string, data []byte, prev state.Version) (state.Version, error) {
+	query, next := t.update, prev+1
 	if prev == 0 {
-		query, next = insert, state.FirstVersion()
+		query, next = t.insert, state.FirstVersion()
 	}
 	changed, err := s.change(ctx, query, pipeline, string(data), int64(next))
 	if err != nil {
@@ -312,8 +329,8 @@ func (s *Store) Delete(ctx context.Context, pipeline string) error {
 			return err
 		}
 		defer end(&err)
-		for _, query := range []string{"delete from pipeline where name = ?", "delete from pipeline_orders where name = ?"} {
-			if err := sqlitex.Execute(conn, query, &sqlitex.ExecOptions{Args: []any{pipeline}}); err != nil {
+		for _, t := range []statements{records(), orders()} {
+			if err := sqlitex.Execute(conn, t.remove, &sqlitex.ExecOptions{Args: []any{pipeline}}); err != nil {
 				return err
 			}
 			changed = changed || conn.Changes() > 0

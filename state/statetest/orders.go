@@ -23,7 +23,10 @@ func SampleOrders() state.Orders {
 		Datasets: []string{`odd "name" <é>`, "public.orders"},
 		Backfills: []state.Backfill{
 			{ID: 3, Asked: asked},
-			{ID: 4, Sinks: []string{"lake"}, Datasets: []string{"public.orders"}, Where: `total > 10 and name <> 'a "b" & c'`, Asked: asked},
+			{
+				ID: 4, Sinks: []string{"lake"}, Datasets: []string{"public.orders"}, Asked: asked,
+				Where: `total > 10 and name <> 'a "b" & c'`,
+			},
 			{
 				ID: 1<<64 - 1, Datasets: []string{"public.lines"}, Asked: asked,
 				Keys: []json.RawMessage{[]byte(`{ "id": 18446744073709551615, "<": 1.10 }`), []byte(`{}`)},
