@@ -20,6 +20,8 @@ type Target struct {
 	// Read returns the rows of a dataset as the target holds them, as [Rows] prints them, in any order, and whether the dataset
 	// exists. It does not use the sink. The schema is the one that was written.
 	Read func(t testing.TB, s *record.Schema) (rows []string, exists bool)
+	// Leftovers lists what is staged in the target, by any name, and not published; of a sink that publishes epochs. Nil: not tested.
+	Leftovers func(t testing.TB) []string
 }
 
 // SinkCase is a sink under test.
@@ -47,6 +49,8 @@ type SinkCase struct {
 //
 //   - every value that the mapping calls exact, or that is within the limits of a checked one, comes out as it went in;
 //   - what was not committed (or finished) leaves nothing; rows and progress are one (E5), under a fence;
+//   - an epoch that was prepared shows nowhere and survives, one that is published is there once, and one that is aborted leaves
+//     nothing (E4, E16);
 //   - Finish is idempotent, a replacement shows only when it is finished, one begun by another run is discarded;
 //   - upserts and deletes by key, also within one batch and applied again;
 //   - refused rows are named exactly and all others written; empty datasets exist; names are kept apart;
@@ -82,6 +86,7 @@ func sink(t testing.TB, c SinkCase) {
 	run(t, "Replace", s.replaces)
 	run(t, "Commit", s.commits)
 	run(t, "Fence", s.fences)
+	run(t, "TwoPhase", s.twoPhase)
 	run(t, "Rejects", s.rejects)
 	run(t, "Evolve", s.evolves)
 	run(t, "Seeded", s.seeded)
@@ -168,6 +173,9 @@ func progress(run string, n int) record.Progress {
 
 // settle makes durable what was written, as the engine does in the middle of a run.
 func (x *session) settle(ctx context.Context, p record.Progress) error {
+	if x.suite.contract.Atomicity == connector.TwoPhaseCommit {
+		return x.epoch(ctx, p)
+	}
 	if ps, ok := connector.As[connector.PositionStore](x.snk); ok {
 		return ps.Commit(ctx, p) //nolint:wrapcheck // the sink's own words are under test
 	}
@@ -303,6 +311,9 @@ func promises(t testing.TB, x *session, c connector.SinkContract) {
 	_, finisher := connector.As[connector.Finisher](x.snk)
 	if (c.Atomicity == connector.PositionInTransaction) != store {
 		t.Errorf("the contract says atomicity %q, and being a PositionStore is %v", c.Atomicity, store)
+	}
+	if _, two := connector.As[connector.TwoPhase](x.snk); c.Atomicity == connector.TwoPhaseCommit && !two {
+		t.Errorf("the contract says atomicity %q, and the sink is not TwoPhase", c.Atomicity)
 	}
 	if (c.Atomicity == connector.Whole || slices.Contains(c.Modes, connector.Replace)) && !finisher {
 		t.Errorf("the contract promises what shows as a whole, and the sink is no Finisher")

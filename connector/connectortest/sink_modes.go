@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/record"
@@ -140,7 +139,7 @@ func (s *sinkSuite) resumedReplacement(t testing.TB, req connector.SinkStart) {
 
 // uncommitted: Close without Commit or Finish leaves nothing.
 func (s *sinkSuite) uncommitted(t testing.TB, mode connector.WriteMode) {
-	if s.contract.Atomicity != connector.PositionInTransaction && s.contract.Atomicity != connector.Whole {
+	if s.contract.Atomicity < connector.PositionInTransaction {
 		return
 	}
 	target := s.New(t)
@@ -191,9 +190,14 @@ func (s *sinkSuite) finish(t testing.TB, mode connector.WriteMode) {
 	holds(t, target, "finished again by another generation", b.Schema, b)
 }
 
+// keepsProgress: the sink has its own progress, with its rows.
+func (s *sinkSuite) keepsProgress() bool {
+	return s.contract.Atomicity == connector.PositionInTransaction || s.contract.Atomicity == connector.TwoPhaseCommit
+}
+
 // commits proves clause E5: rows and progress are one.
 func (s *sinkSuite) commits(t testing.TB) {
-	if s.contract.Atomicity != connector.PositionInTransaction {
+	if !s.keepsProgress() {
 		return
 	}
 	target := s.New(t)
@@ -202,7 +206,7 @@ func (s *sinkSuite) commits(t testing.TB) {
 	committed(t, x, "before anything was committed", nil)
 	a, b, lost := Numbered("one", 0, 10), Numbered("one", 10, 10), Numbered("one", 20, 10)
 	b.Schema, lost.Schema = a.Schema, a.Schema
-	one, two := progress("r1", 1), progress("r1", 2)
+	one, two := epochAt(1), epochAt(2)
 	whole := s.contract.Modes[0] == connector.Replace
 	x.write(t, a)
 	mustCommit(t, x, one)
@@ -220,7 +224,7 @@ func (s *sinkSuite) commits(t testing.TB) {
 	s.strangersProgress(t, target, req, two)
 
 	x = s.start(t, target, req)
-	three := record.Progress{Run: "r1", Position: record.Position{Shape: 4, Data: json.RawMessage(`"text"`)}}
+	three := record.Progress{Run: "r1", Position: record.Position{Shape: 4, Data: json.RawMessage(`"text"`)}, Epoch: 3}
 	mustCommit(t, x, three) // progress without rows
 	x.end(t)
 	x = s.start(t, target, req)
@@ -256,26 +260,9 @@ func mustCommit(t testing.TB, x *session, p record.Progress) {
 	}
 }
 
-func committed(t testing.TB, x *session, when string, want *record.Progress) {
-	t.Helper()
-	ps, ok := connector.As[connector.PositionStore](x.snk)
-	if !ok {
-		t.Fatalf("the sink is no PositionStore")
-	}
-	got, found, err := ps.Committed(deadline(t))
-	switch {
-	case err != nil:
-		t.Errorf("Committed, %s: %v", when, err)
-	case found != (want != nil):
-		t.Errorf("Committed, %s: found is %v, with %+v", when, found, got)
-	case want != nil && !cmp.Equal(*want, got):
-		t.Errorf("Committed, %s (-want +got):\n%s", when, cmp.Diff(*want, got))
-	}
-}
-
 // fences: an owner that another one has followed writes nothing more.
 func (s *sinkSuite) fences(t testing.TB) {
-	if s.contract.Atomicity != connector.PositionInTransaction {
+	if !s.keepsProgress() {
 		return
 	}
 	target := s.New(t)

@@ -45,6 +45,7 @@ func capabilities() []capability {
 		capabilityOf[connector.LagReporter]("LagReporter"),
 		capabilityOf[connector.Named]("Named"),
 		capabilityOf[connector.PositionStore]("PositionStore"),
+		capabilityOf[connector.TwoPhase]("TwoPhase"),
 		capabilityOf[connector.Finisher]("Finisher"),
 		capabilityOf[connector.Mapper]("Mapper"),
 		capabilityOf[connector.Evolver]("Evolver"),

@@ -80,14 +80,14 @@ func (r logReader) files(folder string) []string {
 	return names
 }
 
-// leftovers are the temporary files anywhere in the log.
+// leftovers are the files anywhere in the log that are not committed: staged ones, and notes of what is staged.
 func (r logReader) leftovers() []string {
 	var out []string
 	var walk func(dir string)
 	walk = func(dir string) {
 		names, _ := r.fs.ReadDir(dir) // a file
 		for _, n := range names {
-			if strings.HasSuffix(n, ".tmp") {
+			if n[0] == '.' {
 				out = append(out, filepath.Join(dir, n))
 			}
 			walk(filepath.Join(dir, n))
@@ -262,6 +262,7 @@ func logTarget(t testing.TB, root string, sinkOf func() *file.SinkConfig) connec
 			}
 			return rows, true
 		},
+		Leftovers: func(testing.TB) []string { return logReader{fs: file.OS(), root: root}.leftovers() },
 	}
 }
 

@@ -203,8 +203,8 @@ func (s *logSink) published(e *logEpoch) error {
 	return nil
 }
 
-// whole makes sure that a staged file is there as it was prepared, and that nothing is in its place. What this value staged itself is not read
-// again.
+// whole makes sure that a staged file is there as it was prepared, and that nothing is in its place. What this value staged itself is
+// not read again.
 func (s *logSink) whole(e *logEpoch, f logEntry, mine bool) error {
 	name := s.stagedPlace(f)
 	size, found, err := s.fs.Stat(name)
