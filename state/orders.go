@@ -26,6 +26,7 @@ type Orders struct {
 	Sinks     []string   `json:"sinks,omitempty"`     // paused ones, sorted
 	Datasets  []string   `json:"datasets,omitempty"`  // paused ones, as the source calls them, sorted
 	Backfills []Backfill `json:"backfills,omitempty"` // that are not complete, in the order in which they were asked for
+	Failed    []Failure  `json:"failed,omitempty"`    // the last backfills that ended without being run to their end, oldest first
 	Last      uint64     `json:"last,omitempty"`      // id of the newest backfill there was
 }
 
@@ -38,6 +39,12 @@ type Backfill struct {
 	Where    string            `json:"where,omitempty"`    // only rows that meet this condition, in the source's language
 	Keys     []json.RawMessage `json:"keys,omitempty"`     // instead: only these keys (JSON objects of the key columns) of the one dataset
 	Asked    time.Time         `json:"asked"`
+}
+
+// Failure says why a backfill was not run to its end: it is not possible, or somebody cancelled it.
+type Failure struct {
+	ID  uint64 `json:"id"`
+	Why string `json:"why"` // without secrets
 }
 
 // OrderStore keeps orders, beside the record of the pipeline.
@@ -53,6 +60,20 @@ type OrderStore interface {
 // Empty reports whether nobody wants anything.
 func (o Orders) Empty() bool {
 	return !o.Paused && len(o.Sinks) == 0 && len(o.Datasets) == 0 && len(o.Backfills) == 0
+}
+
+// maxFailed is how many failures are kept, for those who wait for them.
+const maxFailed = 16
+
+// Fail takes a backfill off the list without its being run to its end, and keeps why. It does nothing where it is not on the list.
+func (o *Orders) Fail(id uint64, why string) {
+	i := slices.IndexFunc(o.Backfills, func(b Backfill) bool { return b.ID == id })
+	if i < 0 {
+		return
+	}
+	o.Backfills = slices.Delete(slices.Clone(o.Backfills), i, i+1)
+	o.Failed = append(slices.Clone(o.Failed), Failure{ID: id, Why: why})
+	o.Failed = o.Failed[max(0, len(o.Failed)-maxFailed):]
 }
 
 // UpdateOrders changes the orders of a pipeline, anew where another process was faster, and returns them as they were saved. Where the
@@ -99,6 +120,11 @@ func (o Orders) Validate() error {
 		last = b.ID
 		if err := b.validate(); err != nil {
 			return fmt.Errorf("backfill %d: %w", b.ID, err)
+		}
+	}
+	for _, f := range o.Failed {
+		if f.ID == 0 || f.ID > o.Last || !utf8.ValidString(f.Why) {
+			return fmt.Errorf("the failure of backfill %d, where the newest was %d: %q", f.ID, o.Last, f.Why)
 		}
 	}
 	return nil
@@ -168,6 +194,18 @@ func EncodeOrders(o Orders, pipeline string) ([]byte, error) {
 		b = f.append(b)
 	}
 	if len(o.Backfills) > 0 {
+		b = append(b, ']')
+	}
+	for i, f := range o.Failed {
+		if i == 0 {
+			b = append(b, `,"failed":[`...)
+		} else {
+			b = append(b, ',')
+		}
+		b = strconv.AppendUint(append(b, `{"id":`...), f.ID, 10)
+		b = append(record.AppendJSONString(append(b, `,"why":`...), f.Why), '}')
+	}
+	if len(o.Failed) > 0 {
 		b = append(b, ']')
 	}
 	return append(strconv.AppendUint(append(b, `,"last":`...), o.Last, 10), '}'), nil
@@ -278,7 +316,7 @@ func decodeStrictly(data []byte, into any) error {
 // Clone returns a copy that shares nothing with o.
 func (o Orders) Clone() Orders {
 	o.Sinks, o.Datasets = slices.Clone(o.Sinks), slices.Clone(o.Datasets)
-	o.Backfills = slices.Clone(o.Backfills)
+	o.Backfills, o.Failed = slices.Clone(o.Backfills), slices.Clone(o.Failed)
 	for i := range o.Backfills {
 		b := &o.Backfills[i]
 		b.Sinks, b.Datasets, b.Keys = slices.Clone(b.Sinks), slices.Clone(b.Datasets), slices.Clone(b.Keys)

@@ -236,6 +236,29 @@ func TestDecodeOrdersRefuses(t *testing.T) {
 	}
 }
 
+// What can't be done is taken off the list, and whoever waits for it hears why.
+func TestOrdersFail(t *testing.T) {
+	var o state.Orders
+	for o.Last < 20 {
+		o.Last++
+		o.Backfills = append(o.Backfills, state.Backfill{ID: o.Last})
+	}
+	before := o.Clone()
+	for id := uint64(1); id <= 18; id++ {
+		o.Fail(id, "why")
+	}
+	o.Fail(3, "again")
+	if len(o.Backfills) != 2 || o.Backfills[0].ID != 19 || len(o.Failed) != 16 || o.Failed[0].ID != 3 || o.Failed[15].Why != "why" {
+		t.Errorf("%+v", o)
+	}
+	if err := o.Validate(); err != nil {
+		t.Error(err)
+	}
+	if len(before.Backfills) != 20 || before.Backfills[0].ID != 1 {
+		t.Error("a copy was changed")
+	}
+}
+
 // clause S16: the hash tells identities apart, whatever their texts are made of, and does not depend on the order of a map.
 func TestIdentityHash(t *testing.T) {
 	seen := map[string]map[string]string{}

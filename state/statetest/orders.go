@@ -32,7 +32,8 @@ func SampleOrders() state.Orders {
 				Keys: []json.RawMessage{[]byte(`{ "id": 18446744073709551615, "<": 1.10 }`), []byte(`{}`)},
 			},
 		},
-		Last: 1<<64 - 1,
+		Failed: []state.Failure{{ID: 2, Why: `none of its sinks "a" can be filled`}, {ID: 1, Why: "it was cancelled"}},
+		Last:   1<<64 - 1,
 	}
 }
 
@@ -111,6 +112,7 @@ func ordersCompareAndSet(t *testing.T, open Open) {
 		"an id of the past":        func(o *state.Orders) { o.Last = 3 },
 		"where without dataset":    func(o *state.Orders) { o.Backfills[1].Datasets = nil },
 		"keys that aren't objects": func(o *state.Orders) { o.Backfills[2].Keys[0] = json.RawMessage(`1`) },
+		"a failure of the future":  func(o *state.Orders) { o.Failed, o.Backfills, o.Last = []state.Failure{{ID: 2}}, nil, 1 },
 		"keys and where":           func(o *state.Orders) { o.Backfills[2].Where = "true" },
 	} {
 		b := SampleOrders()
