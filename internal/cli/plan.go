@@ -71,7 +71,7 @@ func schemaPolicies(names map[string]string) (map[string]engine.SchemaPolicy, er
 
 func badRows(b config.BadRows) engine.BadRows {
 	if b.SetAside {
-		return engine.BadRows{Action: engine.SetAside, Limit: b.Limit}
+		return engine.BadRows{Action: engine.SetAside, Limit: b.Limit, PerDataset: b.PerDataset}
 	}
 	return engine.BadRows{Action: engine.Stop}
 }
@@ -85,6 +85,9 @@ func (s *session) load(file string) (*config.Pipeline, error) {
 	s.redact.addConfig(p.Source.Config)
 	for _, sink := range p.Sinks {
 		s.redact.addConfig(sink.Config)
+	}
+	if p.DeadLetters != nil {
+		s.redact.addConfig(p.DeadLetters.Config)
 	}
 	for server := range strings.SplitSeq(p.Lanes.URL.Reveal(), ",") {
 		s.redact.addURL(server)

@@ -97,6 +97,11 @@ const selectLetter = `select number, identity, n, pipeline, run, sink, epoch, le
 // Each calls f for the letters that a filter chooses, in the order in which they came. It holds a page of them in memory, and f may use
 // the store. An error of f ends it.
 func (s *Store) Each(ctx context.Context, f Filter, do func(Letter) error) error {
+	return s.each(ctx, f, 0, do)
+}
+
+// each is Each for the letters behind a number.
+func (s *Store) each(ctx context.Context, f Filter, after int64, do func(Letter) error) error {
 	where, args, err := f.where()
 	if err != nil {
 		return err
@@ -106,7 +111,7 @@ func (s *Store) Each(ctx context.Context, f Filter, do func(Letter) error) error
 	}
 	left := f.Limit
 	schemas := map[string]*record.Schema{}
-	for after := int64(0); ; {
+	for {
 		var page []Letter
 		err := s.use(ctx, false, func(in *session) error {
 			query := selectLetter + qualified(where) + " and number > ? order by number limit ?"

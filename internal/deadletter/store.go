@@ -92,6 +92,7 @@ create table if not exists forwarded (
 	pipeline text not null,
 	target   text not null,
 	number   integer not null,
+	fence    integer not null,
 	primary key (pipeline, target)
 ) strict, without rowid`
 

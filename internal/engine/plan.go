@@ -146,6 +146,8 @@ func (a BadAction) String() string {
 type BadRows struct {
 	Action BadAction
 	Limit  int64 // with SetAside: more than this many rows of a run stop it, once the good rows are durable; 0: no limit
+	// PerDataset is the same for the rows of each dataset.
+	PerDataset int64
 }
 
 // Retry bounds how often transient failures are tried again. Progress resets the count.

@@ -36,16 +36,27 @@ type RejectStore interface {
 // badCounter applies one policy for bad rows. It may be used by several goroutines.
 type badCounter struct {
 	BadRows
-	mu sync.Mutex
-	n  int64
+	mu       sync.Mutex
+	n        int64
+	datasets map[string]int64
 }
 
-// add counts rows that were set aside and reports whether they are more than the limit.
-func (c *badCounter) add(n int) bool {
+// add counts a row that was set aside, and returns what was passed with it: the limit, and the dataset it is of, if any.
+func (c *badCounter) add(dataset string) (limit int64, of string, passed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.n += int64(n)
-	return c.Limit > 0 && c.n > c.Limit
+	if c.datasets == nil {
+		c.datasets = map[string]int64{}
+	}
+	c.n++
+	c.datasets[dataset]++
+	switch {
+	case c.PerDataset > 0 && c.datasets[dataset] > c.PerDataset:
+		return c.PerDataset, dataset, true
+	case c.Limit > 0 && c.n > c.Limit:
+		return c.Limit, "", true
+	}
+	return 0, "", false
 }
 
 // refuser is who could not take rows, and when.
@@ -74,16 +85,25 @@ func (r *runner) setAside(ctx context.Context, c *badCounter, by refuser, rows [
 	if err := r.deps.Rejects.Append(ctx, letters); err != nil {
 		return fmt.Errorf("setting bad rows aside: %w", err), nil
 	}
-	if c.add(len(rows)) {
-		last := rows[len(rows)-1]
-		return nil, &connector.Error{
-			Class: connector.ClassPermanent, Code: "engine.too_many_bad_rows", Doing: "setting bad rows aside",
-			Dataset: last.Dataset, Column: last.Column,
-			Err:  fmt.Errorf("more than %d rows were bad; the last one: %w", c.Limit, rejectError(last)),
-			Hint: "look at them, then raise the limit to go on",
+	for _, row := range rows {
+		if limit, of, passed := c.add(row.Dataset); passed && later == nil {
+			later = tooManyError(r.plan.Name, row, limit, of)
 		}
 	}
-	return nil, nil
+	return nil, later
+}
+
+// tooManyError says that a limit was passed with this row; of is the dataset that the limit is for, if it is for one.
+func tooManyError(pipeline string, row record.Reject, limit int64, of string) error {
+	if of != "" {
+		of = " of " + of
+	}
+	return &connector.Error{
+		Class: connector.ClassPermanent, Code: "engine.too_many_bad_rows", Doing: "setting bad rows aside",
+		Dataset: row.Dataset, Column: row.Column,
+		Err:  fmt.Errorf("more than %d rows%s were bad; the last one: %w", limit, of, rejectError(row)),
+		Hint: "leat dlq show " + pipeline + " shows them; raise the limit to go on",
+	}
 }
 
 func badRowError(sink string, r record.Reject, hint string) error {
