@@ -122,7 +122,8 @@ No row is lost, doubled or quietly altered, and a run that was interrupted goes 
 		"folder for state and set-aside rows (default $LEAT_STATE, else $XDG_STATE_HOME/leat or ~/.local/state/leat)")
 	root.AddCommand(
 		s.copyCommand(), s.syncCommand(), s.runCommand(), s.checkCommand(), s.previewCommand(), s.discoverCommand(),
-		s.connectorsCommand(), s.statusCommand(), s.stateCommand(), s.dropCommand(),
+		s.connectorsCommand(), s.statusCommand(), s.lanesCommand(), s.pauseCommand(), s.resumeCommand(), s.backfillCommand(),
+		s.stateCommand(), s.dropCommand(),
 		s.schemaCommand(), s.versionCommand(),
 	)
 	for _, c := range root.Commands() {
@@ -133,7 +134,8 @@ No row is lost, doubled or quietly altered, and a run that was interrupted goes 
 
 func unknownCommand(name string) error {
 	return connector.UnknownName("command", name, []string{
-		"copy", "sync", "run", "check", "preview", "discover", "connectors", "status", "state", "drop", "schema", "version",
+		"copy", "sync", "run", "check", "preview", "discover", "connectors", "status", "lanes", "pause", "resume", "backfill",
+		"state", "drop", "schema", "version",
 		"completion", "help",
 	})
 }

@@ -122,9 +122,10 @@ const (
 func (s *session) stateShowCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "show PIPELINE",
-		Short:   "Show what is saved about a pipeline",
-		Long:    "Shows what is saved about a pipeline: run, position, rows, and the options that the position depends on.",
+		Use:   "show PIPELINE",
+		Short: "Show what is saved about a pipeline",
+		Long: `Shows what is saved about a pipeline, which is all that its newest checkpoint knows: run, position and epoch, the lane to each
+sink, what is being copied, what people ordered, and the options that the position depends on.`,
 		Example: "  leat state show orders-to-lake\n  leat state show orders-to-lake --json > saved.json",
 		Args:    argCount(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -137,7 +138,8 @@ func (s *session) stateShowCommand() *cobra.Command {
 					text, err := state.Encode(r)
 					return join(err, s.print("%s\n", s.redact.text(string(text))))
 				}
-				return s.printRecord(r)
+				o, _, err := store.Orders(ctx, args[0])
+				return join(s.printRecord(r, o), err)
 			})
 		},
 	}
@@ -162,19 +164,46 @@ func loadRecord(ctx context.Context, store state.Store, name string) (state.Reco
 	return r, 0, &usageError{err: connector.UnknownName("pipeline", name, names), hint: "leat state list shows what there is"}
 }
 
-func (s *session) printRecord(r state.Record) error {
+func (s *session) printRecord(r state.Record, o state.Orders) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "pipeline  %s\nstands    %s\nrun       %s\nposition  %s\n",
-		r.Pipeline, stands(r), orNone(r.Progress.Run), r.Progress.Position)
-	if !r.Origin.Zero() {
-		fmt.Fprintf(&b, "began at  %s\n", r.Origin)
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-9s %s\n", name, fmt.Sprintf(format, args...))
 	}
-	fmt.Fprintf(&b, "rows      %s\nset aside %s\nattempt   %d\nsaved     %s\nidentity\n",
-		thousands(r.Rows), thousands(r.Rejected), r.Attempt, r.Updated.Local().Format(time.DateTime))
+	line("pipeline", "%s", r.Pipeline)
+	line("stands", "%s", stands(r))
+	line("run", "%s", orNone(r.Progress.Run))
+	line("position", "%s", r.Progress.Position)
+	if r.Progress.Epoch > 0 {
+		line("epoch", "%d", r.Progress.Epoch)
+	}
+	if !r.Origin.Zero() {
+		line("began at", "%s", r.Origin)
+	}
+	if r.Stream != "" {
+		line("stream", "%s", r.Stream)
+	}
+	line("rows", "%s", thousands(r.Rows))
+	line("set aside", "%s", thousands(r.Rejected))
+	line("attempt", "%d", r.Attempt)
+	line("saved", "%s", r.Updated.Local().Format(time.DateTime))
+	if text := pauses(o); text != "" {
+		line("paused", "%s", text)
+	}
+	b.WriteString("identity\n")
 	for _, k := range slices.Sorted(maps.Keys(r.Identity)) {
 		fmt.Fprintf(&b, "  %s: %s\n", k, r.Identity[k])
 	}
-	return s.print("%s", s.redact.text(b.String()))
+	if lanes := savedLanes(r, o); len(lanes) > 0 {
+		b.WriteString("\n" + laneTable(lanes, s.clock()()) + "\n")
+	}
+	phases, err := savedPhases(r.Progress.Ledger)
+	if len(phases) > 0 {
+		b.WriteString("\n" + datasetTable(phases) + "\n")
+	}
+	if len(o.Backfills) > 0 {
+		b.WriteString("\nbackfills asked for\n" + backfillTable(o.Backfills) + "\n")
+	}
+	return join(s.print("%s", s.redact.text(b.String())), err)
 }
 
 func orNone(text string) string {
@@ -240,17 +269,24 @@ func (s *session) readRecord(name, file string) (state.Record, error) {
 }
 
 func (s *session) stateResetCommand() *cobra.Command {
-	var yes bool
+	var yes, orders bool
 	cmd := &cobra.Command{
 		Use:   "reset PIPELINE",
 		Short: "Make the next run of a pipeline begin anew",
 		Long: `Forgets how far a pipeline got, so that its next run begins anew. What the sinks hold stays; in mode append rows are then
-written a second time. It asks first, unless --yes is given.`,
-		Example: "  leat state reset orders-to-lake\n  leat state reset orders-to-lake --yes",
+written a second time. What was paused stays paused; --orders forgets pauses and backfills, and nothing else. It asks first,
+unless --yes is given.`,
+		Example: "  leat state reset orders-to-lake\n  leat state reset orders-to-lake --yes\n  leat state reset orders-to-lake --orders",
 		Args:    argCount(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.withStore(cmd.Context(), func(ctx context.Context, store state.Store) error {
+				if orders {
+					return s.forgetOrders(ctx, store, args[0], yes)
+				}
 				r, version, err := loadRecord(ctx, store, args[0])
+				if connector.ClassOf(err) == connector.ClassPosition && state.ValidateName(args[0]) == nil {
+					return s.forgetUnreadable(ctx, store, args[0], yes, err)
+				}
 				if err != nil {
 					return err
 				}
@@ -267,7 +303,47 @@ written a second time. It asks first, unless --yes is given.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(&orders, "orders", false, "forget what is paused and which backfills are asked for, and keep how far it got")
 	return cmd
+}
+
+// forgetOrders takes back all that people ordered, also where this program can't read it.
+func (s *session) forgetOrders(ctx context.Context, store state.Store, name string, yes bool) error {
+	o, version, err := store.Orders(ctx, name)
+	unreadable := connector.ClassOf(err) == connector.ClassPosition && version > 0
+	if err != nil && !unreadable {
+		return err
+	}
+	if version == 0 || (err == nil && o.Empty()) {
+		return s.print("nothing was ordered for %s\n", name)
+	}
+	kept := state.Orders{Last: o.Last, Failed: o.Failed}
+	what := "forget " + strings.Join(slices.DeleteFunc([]string{pauses(o), plural(int64(len(o.Backfills)), "backfill")}, func(part string) bool {
+		return part == "" || part == "0 backfills"
+	}), " and ")
+	if unreadable {
+		what = "forget orders that can't be read"
+		kept.Last = uint64(max(0, s.clock()().Unix())) // beyond every id that was used
+	}
+	if err := s.confirm(yes, what+" for "+name); err != nil {
+		return err
+	}
+	if _, err := store.SaveOrders(ctx, name, kept, version); err != nil {
+		return err
+	}
+	return s.print("what was ordered for %s is forgotten\n", name)
+}
+
+// forgetUnreadable is the way out where a record can't be read, which then can't be kept in parts either.
+func (s *session) forgetUnreadable(ctx context.Context, store state.Store, name string, yes bool, why error) error {
+	s.say("leat: " + why.Error() + "\n")
+	if err := s.confirm(yes, "forget all that is saved about "+name+", its pauses and backfills included"); err != nil {
+		return err
+	}
+	if err := store.Delete(ctx, name); err != nil {
+		return err
+	}
+	return s.print("%s begins anew with its next run\n", name)
 }
 
 // confirm asks a person. Without one, --yes is needed.

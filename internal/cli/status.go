@@ -71,20 +71,30 @@ counts as stale, too.`,
 
 // pipelineStatus is what there is to say about a pipeline, as --json prints it.
 type pipelineStatus struct {
-	Pipeline string          `json:"pipeline"`
-	OK       bool            `json:"ok"`
-	Problems []string        `json:"problems"` // why it is not ok
-	Stands   string          `json:"stands"`
-	Run      string          `json:"run,omitempty"`
-	Attempt  uint64          `json:"attempt,omitempty"`
-	Position json.RawMessage `json:"position,omitempty"`
-	Saved    *time.Time      `json:"saved,omitempty"`
-	Ago      float64         `json:"seconds_since_saved,omitempty"`
-	Rows     int64           `json:"rows"`
-	SetAside int64           `json:"set_aside"`
-	Lag      *statusLag      `json:"lag,omitempty"`
-	Kept     []string        `json:"kept,omitempty"` // what the source keeps for the pipeline
-	Datasets []statusDataset `json:"datasets"`
+	Pipeline string           `json:"pipeline"`
+	OK       bool             `json:"ok"`
+	Problems []string         `json:"problems"` // why it is not ok
+	Stands   string           `json:"stands"`
+	Run      string           `json:"run,omitempty"`
+	Attempt  uint64           `json:"attempt,omitempty"`
+	Position json.RawMessage  `json:"position,omitempty"`
+	Saved    *time.Time       `json:"saved,omitempty"`
+	Ago      float64          `json:"seconds_since_saved,omitempty"`
+	Rows     int64            `json:"rows"`
+	SetAside int64            `json:"set_aside"`
+	Lag      *statusLag       `json:"lag,omitempty"`
+	Kept     []string         `json:"kept,omitempty"` // what the source keeps for the pipeline
+	Paused   *statusPaused    `json:"paused,omitempty"`
+	Asked    []state.Backfill `json:"backfills,omitempty"` // that are asked for and not complete
+	Lanes    []statusLane     `json:"lanes,omitempty"`
+	Datasets []statusDataset  `json:"datasets"`
+}
+
+// statusPaused is what people paused.
+type statusPaused struct {
+	Pipeline bool     `json:"pipeline"`
+	Sinks    []string `json:"sinks,omitempty"`
+	Datasets []string `json:"datasets,omitempty"`
 }
 
 type statusLag struct {
@@ -113,6 +123,11 @@ func (s *session) status(ctx context.Context, arg string, f statusFlags) (*pipel
 	}
 	st := &pipelineStatus{Pipeline: p.Name, Problems: []string{}, Datasets: []statusDataset{}}
 	err = s.withStore(ctx, func(ctx context.Context, store state.Store) error {
+		o, _, err := store.Orders(ctx, p.Name)
+		if err != nil {
+			return err
+		}
+		st.ordered(o)
 		rec, _, err := store.Load(ctx, p.Name)
 		switch {
 		case errors.Is(err, state.ErrNotFound) && p.Source.Config != nil && f.source == "":
@@ -125,6 +140,7 @@ func (s *session) status(ctx context.Context, arg string, f statusFlags) (*pipel
 		case err != nil:
 			return err
 		}
+		st.Lanes = savedLanes(rec, o)
 		return st.fill(rec, s.clock()())
 	})
 	if err != nil {
@@ -175,6 +191,17 @@ func (st *pipelineStatus) fill(rec state.Record, now time.Time) error {
 	st.Datasets, err = savedPhases(rec.Progress.Ledger)
 	return err
 }
+
+// ordered takes in what people want.
+func (st *pipelineStatus) ordered(o state.Orders) {
+	st.Asked = o.Backfills
+	if pauses(o) != "" {
+		st.Paused = &statusPaused{Pipeline: o.Paused, Sinks: o.Sinks, Datasets: o.Datasets}
+	}
+}
+
+// paused reports whether the whole pipeline is paused, so that nothing is saved of it.
+func (st *pipelineStatus) paused() bool { return st.Paused != nil && st.Paused.Pipeline }
 
 // ask asks the source how far the pipeline is behind, and what is kept for it. That it can't say is a problem to report, and no error.
 func (s *session) ask(ctx context.Context, p *config.Pipeline, st *pipelineStatus) {
@@ -250,6 +277,10 @@ func (st *pipelineStatus) stale(after time.Duration) string {
 	switch {
 	case st.Saved == nil || st.Stands == standsDone || st.Stands == standsBeginning:
 		return ""
+	case st.paused() && st.Lag != nil && st.Lag.lag.Age > after:
+		return "changes have waited for " + shortDuration(st.Lag.lag.Age) + ", as the pipeline is paused"
+	case st.paused():
+		return ""
 	case st.Lag == nil && silent:
 		return "nothing was saved for " + shortDuration(ago)
 	case st.Lag == nil:
@@ -277,23 +308,23 @@ func (s *session) printStatus(st *pipelineStatus) error {
 		line("rows", "%s", thousands(st.Rows))
 		line("set aside", "%s", thousands(st.SetAside))
 	}
+	if p := st.Paused; p != nil {
+		line("paused", "%s", pauses(state.Orders{Paused: p.Pipeline, Sinks: p.Sinks, Datasets: p.Datasets}))
+	}
 	if st.Lag != nil {
 		line("lag", "%s", strings.Join(lagTexts(st.Lag.lag), "; "))
 	}
 	for _, k := range st.Kept {
 		line("kept", "%s", k)
 	}
+	if len(st.Lanes) > 0 {
+		b.WriteString("\n" + laneTable(st.Lanes, s.clock()()) + "\n")
+	}
 	if len(st.Datasets) > 0 {
-		t := newTable()
-		t.AppendHeader(table.Row{"dataset", "sink", "phase", "copied"})
-		for _, d := range st.Datasets {
-			copied := ""
-			if d.Rows > 0 {
-				copied = plural(d.Rows, "row")
-			}
-			t.AppendRow(table.Row{d.Dataset, d.Sink, d.Phase, copied})
-		}
-		b.WriteString("\n" + t.Render() + "\n")
+		b.WriteString("\n" + datasetTable(st.Datasets) + "\n")
+	}
+	if len(st.Asked) > 0 {
+		b.WriteString("\nbackfills asked for\n" + backfillTable(st.Asked) + "\n")
 	}
 	if st.OK {
 		b.WriteString("\nok\n")
@@ -305,4 +336,18 @@ func (s *session) printStatus(st *pipelineStatus) error {
 		b.WriteString("not ok: " + p + "\n")
 	}
 	return s.print("%s", s.redact.text(b.String()))
+}
+
+// datasetTable is the phase of every dataset for every sink.
+func datasetTable(datasets []statusDataset) string {
+	t := newTable()
+	t.AppendHeader(table.Row{"dataset", "sink", "phase", "copied"})
+	for _, d := range datasets {
+		copied := ""
+		if d.Rows > 0 {
+			copied = plural(d.Rows, "row")
+		}
+		t.AppendRow(table.Row{d.Dataset, d.Sink, d.Phase, copied})
+	}
+	return t.Render()
 }
