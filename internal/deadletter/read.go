@@ -91,7 +91,8 @@ func (f Filter) where() (string, []any, error) {
 const pageLetters = 500
 
 const selectLetter = `select number, identity, n, pipeline, run, sink, epoch, letter.dataset, letter.key, line, offset, shape, position, op,
-	class, code, message, column, value, step, row, before, first, last, times, asked, letter.columns, c.key, c.columns, c.dataset
+	class, code, message, column, value, step, row, before, first, last, times, asked, letter.columns, c.key as schema_key, c.columns as schema_columns,
+	c.dataset as schema_dataset
 	from letter left join columns c on c.id = letter.columns`
 
 // Each calls f for the letters that a filter chooses, in the order in which they came. It holds a page of them in memory, and f may use
@@ -118,7 +119,7 @@ func (s *Store) each(ctx context.Context, f Filter, after int64, do func(Letter)
 			return sqlitex.Execute(in.conn, query, &sqlitex.ExecOptions{
 				Args: append(append([]any{}, args...), after, pageLetters),
 				ResultFunc: func(stmt *sqlite.Stmt) error {
-					l, err := scan(stmt, schemas)
+					l, err := scan(stmt, 0, schemas)
 					page = append(page, l)
 					return err
 				},
@@ -148,9 +149,12 @@ func qualified(where string) string {
 	return strings.ReplaceAll(where, "dataset = ?", "letter.dataset = ?")
 }
 
-// scan reads a letter. Its schemas are shared: the same columns are the same pointer.
-func scan(stmt *sqlite.Stmt, schemas map[string]*record.Schema) (Letter, error) {
+// scan reads a letter, from the given column on. Its schemas are shared: the same columns are the same pointer.
+func scan(stmt *sqlite.Stmt, from int, schemas map[string]*record.Schema) (Letter, error) {
+	text := func(i int) string { return stmt.ColumnText(from + i) }
+	whole := func(i int) int64 { return stmt.ColumnInt64(from + i) }
 	blob := func(i int) []byte {
+		i += from
 		if stmt.ColumnIsNull(i) {
 			return nil
 		}
@@ -159,20 +163,20 @@ func scan(stmt *sqlite.Stmt, schemas map[string]*record.Schema) (Letter, error) 
 		return out
 	}
 	raw := func(i int) json.RawMessage { return json.RawMessage(blob(i)) }
-	l := Letter{Number: stmt.ColumnInt64(0), ID: idOf(blob(1), stmt.ColumnInt64(2))}
-	l.Pipeline, l.Run, l.Sink, l.Epoch = stmt.ColumnText(3), stmt.ColumnText(4), stmt.ColumnText(5), uint64(stmt.ColumnInt64(6))
-	l.Dataset, l.Key, l.Line, l.Offset = stmt.ColumnText(7), raw(8), stmt.ColumnInt64(9), stmt.ColumnInt64(10)
-	l.Position = record.Position{Shape: uint32(stmt.ColumnInt64(11)), Data: raw(12)}
-	l.Op, l.Class, l.Code, l.Message = parseOp(stmt.ColumnText(13)), stmt.ColumnText(14), stmt.ColumnText(15), stmt.ColumnText(16)
-	l.Column, l.Value, l.Step = stmt.ColumnText(17), stmt.ColumnText(18), stmt.ColumnInt(19)
-	l.Raw, l.Before, l.First, l.Time = blob(20), raw(21), at(stmt, 22), at(stmt, 23)
-	l.Times, l.Asked = stmt.ColumnInt64(24), uint64(stmt.ColumnInt64(25))
-	if stmt.ColumnIsNull(26) {
+	l := Letter{Number: whole(0), ID: idOf(blob(1), whole(2))}
+	l.Pipeline, l.Run, l.Sink, l.Epoch = text(3), text(4), text(5), uint64(whole(6))
+	l.Dataset, l.Key, l.Line, l.Offset = text(7), raw(8), whole(9), whole(10)
+	l.Position = record.Position{Shape: uint32(whole(11)), Data: raw(12)}
+	l.Op, l.Class, l.Code, l.Message = parseOp(text(13)), text(14), text(15), text(16)
+	l.Column, l.Value, l.Step = text(17), text(18), int(whole(19))
+	l.Raw, l.Before, l.First, l.Time = blob(20), raw(21), at(stmt, from+22), at(stmt, from+23)
+	l.Times, l.Asked = whole(24), uint64(whole(25))
+	if stmt.ColumnIsNull(from + 26) {
 		return l, nil
 	}
 	id := string(blob(26))
 	if schemas[id] == nil {
-		s, err := encodedSchema{key: stmt.ColumnText(27), columns: blob(28)}.decode(stmt.ColumnText(29))
+		s, err := encodedSchema{key: text(27), columns: blob(28)}.decode(text(29))
 		if err != nil {
 			return l, err
 		}
