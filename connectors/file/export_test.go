@@ -30,7 +30,10 @@ func (t testFS) Open(name string) (io.ReadCloser, error) {
 
 func (t testFS) Stat(name string) (size int64, found bool, err error) {
 	names, err := t.ReadDir(filepath.Dir(name))
-	if err != nil || !slices.Contains(names, filepath.Base(name)) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !slices.Contains(names, filepath.Base(name)) {
+		return 0, false, nil
+	}
+	if err != nil {
 		return 0, false, err
 	}
 	data, err := t.ReadFile(name)

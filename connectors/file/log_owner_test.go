@@ -61,14 +61,19 @@ func counted(t testing.TB, root string, n int) {
 	}
 }
 
+// numbered is the progress behind n changes.
+func numbered(n int) record.Progress {
+	return record.Progress{Run: "r1", Position: record.Position{Data: json.RawMessage(strconv.Itoa(n))}, Epoch: uint64(n)}
+}
+
 // next commits one more change than the sink has, and returns its number.
 func next(snk connector.Sink) (int, error) {
 	ctx := context.Background()
-	store, ok := connector.As[connector.PositionStore](snk)
+	two, ok := connector.As[connector.TwoPhase](snk)
 	if !ok {
-		return 0, errors.New("no PositionStore")
+		return 0, errors.New("not TwoPhase")
 	}
-	p, _, err := store.Committed(ctx)
+	p, _, err := two.Committed(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -82,7 +87,7 @@ func next(snk connector.Sink) (int, error) {
 	if err := snk.Write(ctx, connectortest.Numbered("d", n, 1)); err != nil {
 		return 0, err
 	}
-	return n, store.Commit(ctx, record.Progress{Run: "r1", Position: record.Position{Data: json.RawMessage(strconv.Itoa(n))}})
+	return n, commitLog(snk, numbered(n))
 }
 
 // clauses E8, W10: an owner that another one has followed commits nothing, and does not touch what the other one is writing.
@@ -108,8 +113,7 @@ func TestLogFence(t *testing.T) {
 	if err := late.Start(t.Context(), logStart(5)); connector.ClassOf(err) != connector.ClassFenced {
 		t.Errorf("the first owner starts again: %v", err)
 	}
-	p := record.Progress{Run: "r1", Position: record.Position{Data: json.RawMessage("2")}}
-	if err := errors.Join(commitLog(second, p), second.Close(t.Context()), late.Close(t.Context())); err != nil {
+	if err := errors.Join(commitLog(second, numbered(2)), second.Close(t.Context()), late.Close(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	counted(t, root, 2)

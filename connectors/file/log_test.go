@@ -174,7 +174,7 @@ func txn(rows, n int) record.Txn {
 func progressAt(n int) record.Progress {
 	return record.Progress{
 		Run: "r1", Position: record.Position{Shape: 2, Data: json.RawMessage(fmt.Sprintf(`{ "at": %d, "<&>": 1.10 }`, n))},
-		Ledger: json.RawMessage(fmt.Sprintf("[{\"chunk\" : %d}]", n)),
+		Ledger: json.RawMessage(fmt.Sprintf("[{\"chunk\" : %d}]", n)), Epoch: uint64(n), Item: uint64(10 * n),
 	}
 }
 
@@ -215,21 +215,46 @@ func write(t testing.TB, snk connector.Sink, batches ...*record.Batch) {
 	}
 }
 
+// commitLog prepares and publishes, as the engine does.
 func commitLog(snk connector.Sink, p record.Progress) error {
-	store, ok := connector.As[connector.PositionStore](snk)
-	if !ok {
-		return errors.New("no PositionStore")
+	staged, err := prepareLog(snk, p)
+	if err != nil {
+		return err
 	}
-	return store.Commit(context.Background(), p)
+	return publishLog(snk, p, staged)
+}
+
+func prepareLog(snk connector.Sink, p record.Progress) (json.RawMessage, error) {
+	two, ok := connector.As[connector.TwoPhase](snk)
+	if !ok {
+		return nil, errors.New("not TwoPhase")
+	}
+	return two.Prepare(context.Background(), p)
+}
+
+func publishLog(snk connector.Sink, p record.Progress, staged json.RawMessage) error {
+	two, ok := connector.As[connector.TwoPhase](snk)
+	if !ok {
+		return errors.New("not TwoPhase")
+	}
+	return two.Publish(context.Background(), p, staged)
+}
+
+func abortLog(snk connector.Sink) error {
+	two, ok := connector.As[connector.TwoPhase](snk)
+	if !ok {
+		return errors.New("not TwoPhase")
+	}
+	return two.Abort(context.Background())
 }
 
 func committedLog(t testing.TB, snk connector.Sink) (record.Progress, bool) {
 	t.Helper()
-	store, ok := connector.As[connector.PositionStore](snk)
+	two, ok := connector.As[connector.TwoPhase](snk)
 	if !ok {
-		t.Fatal("no PositionStore")
+		t.Fatal("not TwoPhase")
 	}
-	p, found, err := store.Committed(context.Background())
+	p, found, err := two.Committed(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
