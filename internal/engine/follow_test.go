@@ -24,6 +24,7 @@ type followed struct {
 	src   *sim.Stream
 	sinks []*sim.TableSink
 	store *sim.Store
+	lanes *sim.Lanes // nil: lanes are in memory
 	plan  engine.Plan
 	seed  uint64
 	// buffer is what a chunk may be large, in bytes; 0: as usual.
@@ -56,6 +57,12 @@ func (f *followed) durable(place int) string {
 	if at := sim.PlaceOf(f.store.Record.Progress.Position); at < place {
 		return fmt.Sprintf("the saved position is %d", at)
 	}
+	if f.lanes != nil {
+		if at := sim.PlaceOf(f.lanes.Stored().Position); at < place {
+			return fmt.Sprintf("the lanes have %d", at)
+		}
+		return ""
+	}
 	for _, s := range f.sinks {
 		if s.Stores && sim.PlaceOf(s.Progress.Position) < place {
 			return fmt.Sprintf("%s has committed %d", s.Name, sim.PlaceOf(s.Progress.Position))
@@ -65,7 +72,21 @@ func (f *followed) durable(place int) string {
 }
 
 func (f *followed) run(ctx context.Context) (engine.Summary, error) {
-	return engine.Run(ctx, f.plan, engine.Deps{Store: f.store, Rand: rand.New(rand.NewPCG(f.seed, 7))}.WithChunkBuffer(f.buffer))
+	return engine.Run(ctx, f.plan, f.deps())
+}
+
+func (f *followed) deps() engine.Deps {
+	d := engine.Deps{Store: f.store, Rand: rand.New(rand.NewPCG(f.seed, 7))}
+	if f.lanes != nil {
+		d.DurableLanes = f.lanes.Open
+	}
+	return d.WithChunkBuffer(f.buffer)
+}
+
+// keepLanes makes the lanes durable.
+func (f *followed) keepLanes() {
+	f.lanes = (&sim.Lanes{}).AddTo(f.World)
+	f.plan.Lanes.Kind = engine.DurableLanes
 }
 
 // check is the oracle at rest.
@@ -120,6 +141,9 @@ func follow(t *testing.T, seed uint64) {
 	}
 	f := newFollowed(seed, stores...)
 	if r.IntN(2) == 0 {
+		f.keepLanes()
+	}
+	if r.IntN(2) == 0 {
 		f.buffer = 1 // chunks are passed on while they are read
 	}
 	f.plan.QueueBytes = int64(2000 + r.IntN(20000))
@@ -144,7 +168,7 @@ func follow(t *testing.T, seed uint64) {
 		err = f.check()
 	}
 	if err != nil {
-		t.Fatalf("seed %d, %v: %v\n%v", seed, stores, err, tail(f.Events()))
+		t.Fatalf("seed %d, %v, durable lanes %v: %v\n%v", seed, stores, f.lanes != nil, err, tail(f.Events()))
 	}
 }
 

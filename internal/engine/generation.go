@@ -37,6 +37,7 @@ type generation struct {
 	ended        atomic.Bool   // the source came to its end: set before the stream is closed
 	reached      atomic.Bool   // a run that was to end at some place of the stream got there
 	left         atomic.Bool   // a lane was left with items in it
+	over         chan struct{} // closed when nothing more is read
 
 	soft context.Context //nolint:containedctx // ends reading
 	stop context.CancelFunc
@@ -50,7 +51,7 @@ type generation struct {
 
 // generation runs one generation. A *restartError asks for another one; nil is an end in order.
 func (r *runner) generation(ctx context.Context) (err error) {
-	g := &generation{r: r, box: newMailbox(), inOrder: make(chan struct{}, 1), restartsOnly: r.restartsOnly()}
+	g := &generation{r: r, box: newMailbox(), inOrder: make(chan struct{}, 1), over: make(chan struct{}), restartsOnly: r.restartsOnly()}
 	g.reconciled.Store(true)
 	g.soft, g.stop = context.WithCancel(ctx)
 	g.hard, g.kill = context.WithCancel(context.WithoutCancel(ctx))
@@ -370,6 +371,7 @@ func (g *generation) read(rd *reader) {
 	g.reached.Store(rd.reached && err == nil)
 	g.r.ctl.move(Draining)
 	_ = g.stream.Close() // never fails
+	close(g.over)
 }
 
 // broke is told of panics in goroutines of connectors.

@@ -24,6 +24,11 @@ func (d *deliverer) goDown(f failure, reason error) (wait time.Duration, err err
 	if d.g.durable == nil || class == connector.ClassFenced || class == connector.ClassConfig || errors.Is(f.err, errStuck) {
 		return 0, reason
 	}
+	select {
+	case <-d.g.over:
+		return 0, reason // nobody waits for it any more
+	default:
+	}
 	d.shows(state.LaneDown, reason)
 	d.g.r.log.Error("a sink is down; the others go on", slog.String("sink", d.spec.Name), slog.Any("error", reason))
 	if f.repeats {
@@ -38,7 +43,7 @@ func (d *deliverer) untilResumed(reason error) error {
 	for d.g.r.ctl.resumes(d.spec.Name) == was {
 		select {
 		case <-d.g.r.ctl.Changed():
-		case <-d.g.soft.Done():
+		case <-d.g.over:
 			return reason
 		}
 	}
@@ -86,7 +91,7 @@ func (d *deliverer) rest() (waited, left bool) {
 		waited = true
 		select {
 		case <-changed:
-		case <-d.g.soft.Done():
+		case <-d.g.over:
 			d.g.left.Store(true)
 			return true, true
 		case <-d.g.hard.Done():
@@ -123,7 +128,7 @@ func (d *deliverer) askToBeFilled(ctx context.Context) (filled bool, err error) 
 	case <-d.attached:
 		d.detached = false
 		return true, nil
-	case <-d.g.soft.Done():
+	case <-d.g.over:
 		d.g.left.Store(true)
 		return false, nil
 	case <-ctx.Done():

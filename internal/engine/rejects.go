@@ -15,6 +15,7 @@ import (
 type Rejected struct { //nolint:errname // it is a row that can say what is wrong with it, and is never returned as an error
 	Pipeline string `json:"pipeline"`
 	Run      string `json:"run"`
+	Attempt  uint64 `json:"attempt,omitempty"`
 	Sink     string `json:"sink,omitempty"` // empty: the source could not read the row, or a transform could not take it
 	// Epoch is the sink's epoch that the row would have been committed with; 0: there is no such thing.
 	Epoch    uint64          `json:"epoch,omitempty"`
@@ -80,7 +81,7 @@ func (r *runner) setAside(ctx context.Context, c *badCounter, by refuser, rows [
 	}
 	letters := make([]Rejected, len(rows))
 	for i, row := range rows {
-		letters[i] = Rejected{Pipeline: r.plan.Name, Run: r.runName, Sink: by.sink, Epoch: by.epoch, Position: by.at, Time: r.now().UTC(), Reject: row}
+		letters[i] = Rejected{Pipeline: r.plan.Name, Run: r.runName, Attempt: r.attempt, Sink: by.sink, Epoch: by.epoch, Position: by.at, Time: r.now().UTC(), Reject: row}
 	}
 	if err := r.deps.Rejects.Append(ctx, letters); err != nil {
 		return fmt.Errorf("setting bad rows aside: %w", err), nil

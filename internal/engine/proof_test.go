@@ -1,0 +1,285 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/internal/engine"
+	"github.com/leatdata/leat/internal/sim"
+	"github.com/leatdata/leat/lane"
+	"github.com/leatdata/leat/record"
+)
+
+// slow is a sink that takes its time to make durable what it was given.
+type slow struct {
+	connector.SinkConfig
+	took time.Duration
+}
+
+func (c slow) Open(env connector.Env) (connector.Sink, error) {
+	s, err := c.SinkConfig.Open(env)
+	if err != nil {
+		return nil, err
+	}
+	w := slowFlush{s, c.took}
+	if store, ok := connector.As[connector.PositionStore](s); ok {
+		return slowStore{w, store}, nil
+	}
+	return w, nil
+}
+
+type slowFlush struct {
+	connector.Sink
+	took time.Duration
+}
+
+func (s slowFlush) Unwrap() any { return s.Sink }
+
+func (s slowFlush) Flush(ctx context.Context) error {
+	time.Sleep(s.took)
+	return s.Sink.Flush(ctx)
+}
+
+type slowStore struct {
+	slowFlush
+	store connector.PositionStore
+}
+
+func (s slowStore) Commit(ctx context.Context, p record.Progress) error {
+	time.Sleep(s.took)
+	return s.store.Commit(ctx, p)
+}
+
+func (s slowStore) Committed(ctx context.Context) (record.Progress, bool, error) {
+	return s.store.Committed(ctx)
+}
+
+// While a sink is busy making something durable, neither the state nor the source hears of it: at every acknowledgement the source looks
+// whether every sink has, durably, what it may release, and whether that was saved.
+//
+// clauses E1, E2, S11.
+func TestSlowCommit(t *testing.T) {
+	for which := range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(1, steady(30), sim.Transactional, sim.KeyedTable)
+			w.plan.Commit.Bytes = 1
+			w.plan.Sinks[which].Config = slow{w.sinks[which], 3 * time.Second}
+			w.src.OnRead = func(int) error { time.Sleep(50 * time.Millisecond); return nil }
+			if _, err := w.run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			acks := slices.IndexFunc(w.Events(), func(e sim.Event) bool { return e.What == "acknowledge" })
+			if err := w.check(); err != nil || acks < 0 {
+				t.Fatal(err, acks)
+			}
+		})
+	}
+}
+
+// However often a run dies before anything of it is durable, it begins where the default start was resolved to the first time.
+//
+// clause S3.
+func TestOriginOutlivesManyCrashes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(1, steady(5), sim.Transactional)
+		w.src.Origin = true
+		w.src.OnRead = func(int) error {
+			return &connector.Error{Class: connector.ClassPermanent, Err: errors.New("no")}
+		}
+		for range 4 {
+			if _, err := w.run(t.Context()); err == nil {
+				t.Fatal("no error")
+			}
+		}
+		w.src.OnRead = nil
+		if _, err := w.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range w.src.Starts {
+			if s.From.Origin != connector.Initialised || !s.From.Position.Equal(w.src.Starts[0].From.Position) {
+				t.Errorf("start %d: %+v", i, s.From)
+			}
+		}
+		if w.src.Resolved != 1 || len(w.src.Starts) != 5 {
+			t.Errorf("resolved %d times in %d starts", w.src.Resolved, len(w.src.Starts))
+		}
+		if err := w.check(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// calling is a source or a sink that keeps what it was handed, and calls its system a few times in each generation.
+type calling struct {
+	mu   sync.Mutex
+	envs []connector.Env
+}
+
+func (c *calling) opened(env connector.Env, calls int) {
+	c.mu.Lock()
+	c.envs = append(c.envs, env)
+	c.mu.Unlock()
+	for range calls {
+		env.Roundtrip("hello")
+	}
+}
+
+type callingSource struct {
+	connector.SourceConfig
+	*calling
+}
+
+func (c callingSource) Open(env connector.Env) (connector.Source, error) {
+	c.opened(env, 2)
+	return c.SourceConfig.Open(env)
+}
+
+type callingSink struct {
+	connector.SinkConfig
+	*calling
+}
+
+func (c callingSink) Open(env connector.Env) (connector.Sink, error) {
+	c.opened(env, 3)
+	return c.SinkConfig.Open(env)
+}
+
+// Every generation of every connector has the run's clock, and what it counts is counted for the run: a retry counts like the first try.
+// What is saved is dated by the same clock.
+//
+// clause S29.
+func TestClockAndRoundtrips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(1, steady(10), sim.Transactional)
+		clock := time.Date(1999, 12, 31, 23, 59, 0, 0, time.UTC)
+		src, snk := &calling{}, &calling{}
+		w.plan.Source.Config = callingSource{w.src, src}
+		w.plan.Sinks[0].Config = callingSink{w.sinks[0], snk}
+		fails := 2
+		w.sinks[0].OnWrite = func(*record.Batch) error {
+			if fails--; fails >= 0 {
+				return &connector.Error{Class: connector.ClassTransient, Err: errors.New("later")}
+			}
+			return nil
+		}
+		ctl := engine.NewControl()
+		deps := w.deps()
+		deps.Control, deps.Now = ctl, func() time.Time { return clock }
+		sum, err := engine.Run(t.Context(), w.plan, deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for who, c := range map[string]*calling{"source": src, "sink": snk} {
+			for i, env := range c.envs {
+				if !env.Now().Equal(clock) || env.Pipeline != w.plan.Name || env.Log == nil || env.Go == nil {
+					t.Errorf("%s, generation %d: %+v at %s", who, i, env, env.Now())
+				}
+			}
+		}
+		if len(snk.envs) < 3 || sum.Sinks[0].Retries != 2 {
+			t.Fatalf("%d generations of the sink, %d retries", len(snk.envs), sum.Sinks[0].Retries)
+		}
+		want := map[string]int64{"source": int64(2 * len(src.envs)), "sink0": int64(3 * len(snk.envs))}
+		if got := ctl.Status().Roundtrips; !maps.Equal(got, want) {
+			t.Errorf("roundtrips %v, want %v", got, want)
+		}
+		if !w.store.Record.Updated.Equal(clock) || !sum.Started.Equal(clock) {
+			t.Errorf("saved at %s, started at %s", w.store.Record.Updated, sum.Started)
+		}
+	})
+}
+
+// tap counts what is published into each lane.
+type tap struct {
+	lane.Stream
+	sinks    []string
+	mu       sync.Mutex
+	changes  map[string]int64
+	rows     map[string]int64
+	mistaken []lane.Item
+}
+
+func (s *tap) Publish(ctx context.Context, it lane.Item, to ...string) error {
+	if err := s.Stream.Publish(ctx, it, to...); err != nil {
+		return err
+	}
+	b, ok := it.(lane.Batch)
+	if !ok {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b.Chunk != nil && b.Changes != 0 {
+		s.mistaken = append(s.mistaken, it)
+	}
+	if len(to) == 0 {
+		to = s.sinks
+	}
+	for _, sink := range to {
+		s.changes[sink] += int64(b.Changes)
+		s.rows[sink] += int64(b.NumRows())
+	}
+	return nil
+}
+
+// Items say how many changes of the source they were built from, snapshot rows none; what was published, delivered and acknowledged adds
+// up, and the numbers that people see are those.
+//
+// clause W16.
+func TestChangesAddUp(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) { addUp(t, seed) })
+	}
+}
+
+func addUp(t *testing.T, seed uint64) {
+	t.Helper()
+	f := newFollowed(seed, true, true)
+	var s *tap
+	deps := f.deps().WithLanes(func(sinks []string, o lane.Options) (lane.Stream, error) {
+		m, err := lane.NewMemory(sinks, o)
+		s = &tap{Stream: m, sinks: sinks, changes: map[string]int64{}, rows: map[string]int64{}}
+		return s, err
+	})
+	for round := range 2 { // with a snapshot, and then without one
+		sum, err := engine.Run(t.Context(), f.plan, deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(s.mistaken) > 0 {
+			t.Errorf("seed %d: rows of a snapshot count as changes: %v", seed, s.mistaken[0])
+		}
+		d := sum.Datasets[0]
+		for _, k := range sum.Sinks {
+			got, err := s.Stats(k.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			none := lane.Count{}
+			switch {
+			case got.Published != got.Acked || got.InFlight != none || got.Queued != none:
+				t.Errorf("seed %d: at rest %+v", seed, got)
+			case got.Published.Changes != s.changes[k.Name] || got.Published.Rows != s.rows[k.Name]:
+				t.Errorf("seed %d: published %d changes, %d rows; counted %+v", seed, s.changes[k.Name], s.rows[k.Name], got.Published)
+			case k.Durable+k.Skipped != got.Acked.Rows || k.Rows != k.Durable:
+				t.Errorf("seed %d: people see %+v of %+v", seed, k, got.Acked)
+			case round == 1 && got.Acked.Changes != d.Changes:
+				t.Errorf("seed %d: the source sent %d changes, and %+v were acknowledged", seed, d.Changes, got.Acked)
+			}
+		}
+		if round == 1 && (d.Snapshot != 0 || d.Changes == 0) {
+			t.Errorf("seed %d: people see %+v", seed, d)
+		}
+		if round == 0 && d.Snapshot > s.rows["sink0"] {
+			t.Errorf("seed %d: %d rows of the snapshot, and %d rows in all", seed, d.Snapshot, s.rows["sink0"])
+		}
+		f.src.Writes = 40
+	}
+}
