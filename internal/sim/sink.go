@@ -21,6 +21,7 @@ const (
 	KeyedTable                // upserts by key, durable on flush
 	WholeFile                 // nothing shows before Finish
 	AppendLog                 // appends, durable on flush; after a crash some unflushed rows are there
+	TwoPhase                  // appends, prepared and published by epoch
 )
 
 // Sink is the configuration of a simulated sink, and the system behind it.
@@ -41,6 +42,7 @@ type Sink struct {
 	Fence    uint64
 	Finished int
 	pending  *writing // the value whose rows are not durable
+	epochs   epochs[[]Row]
 }
 
 // AddTo lets the world forget what the sink had not made durable when it crashes.
@@ -65,6 +67,8 @@ func (s *Sink) Contract() (connector.SinkContract, error) {
 		c.Atomicity, c.Modes, c.Input = connector.KeyedWrites, []connector.WriteMode{connector.Upsert}, connector.Changelog
 	case WholeFile:
 		c.Atomicity = connector.Whole
+	case TwoPhase:
+		c.Atomicity = connector.TwoPhaseCommit
 	case AppendLog:
 	}
 	return c, nil
@@ -87,6 +91,11 @@ func (s *Sink) Open(connector.Env) (connector.Sink, error) {
 			*writing
 			finisher
 		}{w, finisher{w}}, nil
+	case TwoPhase:
+		return &struct {
+			*writing
+			phases[[]Row]
+		}{w, w.phases()}, nil
 	case KeyedTable, AppendLog:
 	}
 	return w, nil
@@ -171,6 +180,9 @@ func (*writing) RejectsRows() {}
 func (w *writing) Write(ctx context.Context, b *record.Batch) error {
 	var refused []connector.RowError
 	err := w.step(ctx, "write", b.Position, func() error {
+		if w.cfg.Kind == TwoPhase {
+			w.phases().writes()
+		}
 		if w.cfg.OnWrite != nil {
 			if err := w.cfg.OnWrite(b); err != nil {
 				return err
@@ -200,6 +212,9 @@ func (w *writing) Write(ctx context.Context, b *record.Batch) error {
 // Flush implements connector.Sink.
 func (w *writing) Flush(ctx context.Context) error {
 	return w.step(ctx, "flush", record.Position{}, func() error {
+		if w.cfg.Kind == TwoPhase {
+			w.phases().violate("it publishes epochs, and was flushed")
+		}
 		if err := w.before(); err != nil {
 			return err
 		}
@@ -266,6 +281,30 @@ func (c committer) Committed(ctx context.Context) (p record.Progress, has bool, 
 		return nil
 	})
 	return p, has, err
+}
+
+func (w *writing) phases() phases[[]Row] {
+	c := w.cfg
+	return phases[[]Row]{epochs: &c.epochs, host: w, world: c.World, name: c.Name, progress: &c.Progress, has: &c.Has, place: UnitsOf}
+}
+
+func (w *writing) take() []Row {
+	rows := w.rows
+	w.rows = nil
+	return rows
+}
+
+func (w *writing) written() bool { return len(w.rows) > 0 }
+
+func (w *writing) show(rows []Row) { w.cfg.Rows = append(w.cfg.Rows, rows...) }
+
+// Staged are the rows that are prepared, and neither published nor aborted.
+func (s *Sink) Staged() []Row {
+	var rows []Row
+	for _, e := range s.epochs.staged() {
+		rows = append(rows, e.What...)
+	}
+	return rows
 }
 
 type finisher struct{ w *writing }

@@ -9,17 +9,19 @@ import (
 )
 
 // TableSink is the configuration of a sink that applies changes by key, and the system behind it. With Stores it commits its progress
-// with the rows, and then takes nothing that comes twice.
+// with the rows, and then takes nothing that comes twice. With TwoPhase besides, it does so by epoch, prepared and then published.
 type TableSink struct {
 	World    *World
 	Name     string
 	Stores   bool
+	TwoPhase bool
 	Durable  *Target
 	Progress record.Progress
 	Has      bool
 	Fence    uint64
 	// Truncates counts how often it was emptied.
 	Truncates int
+	epochs    epochs[*Target]
 }
 
 // NewTableSink returns an empty one.
@@ -35,7 +37,10 @@ func (s *TableSink) Contract() (connector.SinkContract, error) {
 		Modes: []connector.WriteMode{connector.Upsert}, Durable: true, NeedsKey: true, Input: connector.Changelog,
 		Atomicity: connector.KeyedWrites,
 	}
-	if s.Stores {
+	switch {
+	case s.TwoPhase:
+		c.Atomicity = connector.TwoPhaseCommit
+	case s.Stores:
 		c.Atomicity = connector.PositionInTransaction
 	}
 	return c, nil
@@ -47,7 +52,13 @@ func (*TableSink) Identity() map[string]string { return nil }
 // Open implements connector.SinkConfig.
 func (s *TableSink) Open(connector.Env) (connector.Sink, error) {
 	a := &applying{cfg: s}
-	if s.Stores {
+	switch {
+	case s.TwoPhase:
+		return &struct {
+			*applying
+			phases[*Target]
+		}{a, a.phases()}, nil
+	case s.Stores:
 		return &struct {
 			*applying
 			storing
@@ -61,6 +72,7 @@ type applying struct {
 	cfg    *TableSink
 	fence  uint64
 	rows   *Target
+	dirty  bool // rows were written and not prepared
 	failed bool
 }
 
@@ -94,6 +106,10 @@ func (a *applying) Write(ctx context.Context, b *record.Batch) error {
 		if a.failed {
 			a.cfg.World.violateLocked("sink %s: a write after a failure", a.cfg.Name)
 		}
+		if a.cfg.TwoPhase {
+			a.phases().writes()
+		}
+		a.dirty = true
 		if b.Truncate {
 			a.cfg.Truncates++
 		}
@@ -107,6 +123,9 @@ func (a *applying) Write(ctx context.Context, b *record.Batch) error {
 // Flush implements connector.Sink.
 func (a *applying) Flush(ctx context.Context) error {
 	return a.step(ctx, "flush", record.Position{}, func() error {
+		if a.cfg.TwoPhase {
+			a.phases().violate("it publishes epochs, and was flushed")
+		}
 		a.cfg.Durable = a.rows.Clone()
 		return nil
 	})
@@ -114,6 +133,26 @@ func (a *applying) Flush(ctx context.Context) error {
 
 // Close implements connector.Sink.
 func (*applying) Close(context.Context) error { return nil }
+
+func (a *applying) phases() phases[*Target] {
+	c := a.cfg
+	return phases[*Target]{epochs: &c.epochs, host: a, world: c.World, name: c.Name, progress: &c.Progress, has: &c.Has, place: PlaceOf}
+}
+
+func (*applying) before() error { return nil }
+
+func (a *applying) take() *Target {
+	rows := a.rows
+	a.rows, a.dirty = a.cfg.Durable.Clone(), false
+	return rows
+}
+
+func (a *applying) written() bool { return a.dirty }
+
+func (a *applying) show(rows *Target) { a.cfg.Durable, a.rows = rows.Clone(), rows.Clone() }
+
+// Staged is how many epochs are prepared, and neither published nor aborted.
+func (s *TableSink) Staged() int { return len(s.epochs.staged()) }
 
 type storing struct{ a *applying }
 

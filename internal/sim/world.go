@@ -18,7 +18,7 @@ var errCrashed = &connector.Error{Class: connector.ClassPermanent, Code: "sim.cr
 type Event struct {
 	Step int
 	Who  string // source, state, or the sink's name
-	What string // read, write, flush, commit, finish, save, acknowledge, start, close
+	What string // read, write, flush, commit, finish, prepare, publish, abort, save, acknowledge, start, close
 	At   string // the position, where there is one
 }
 
@@ -161,7 +161,7 @@ func (w *World) lost(e Event) error {
 		return nil
 	}
 	class := connector.ClassTransient
-	if e.What == "commit" || e.What == "finish" {
+	if e.What == "commit" || e.What == "finish" || e.What == "publish" {
 		class = connector.ClassOutcome
 	}
 	return &connector.Error{Class: class, Code: "sim.lost", Doing: e.String(), Err: errors.New("no answer came")}
