@@ -1,6 +1,9 @@
 package lane
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // entryState is where an entry of a ledger is.
 type entryState uint8
@@ -19,12 +22,28 @@ type entry[T any] struct {
 	at     Mark
 	state  entryState
 	turn   uint64 // counts the hand-outs
+	stored stored // of a durable lane
+}
+
+// stored is what a durable lane knows of an entry besides.
+type stored struct {
+	size  int64     // bytes in the log
+	entry uint64    // the log's entry that it is read from
+	since time.Time // when it was published
 }
 
 // mark is a position with the number of the publication that carried it.
 type mark struct {
 	number uint64 // 0: none
+	entry  uint64 // of the log, in a durable lane
 	Mark
+}
+
+// passed is all that left a ledger at its front: the contiguous acknowledged part.
+type passed struct {
+	number uint64 // of the last one; 0: none
+	count  Count
+	size   int64
 }
 
 // ledger is the state of one lane, without locks and without waiting: the unacknowledged suffix of what was published into it.
@@ -36,13 +55,43 @@ type ledger[T any] struct {
 	entries  []*entry[T]
 	next     int
 	frontier mark
+	passed   passed
 	stats    Stats
+	away     Count // what is queued and has no entry yet: a durable lane reads it when it is wanted
+	size     int64 // bytes in the log of what is not acknowledged
 }
 
 func (l *ledger[T]) publish(e *entry[T]) {
+	l.announce(e.count, e.stored.size)
+	l.enter(e)
+}
+
+// announce counts something that was published and that enters later.
+func (l *ledger[T]) announce(c Count, size int64) {
+	l.stats.Published = l.stats.Published.plus(c)
+	l.stats.Queued = l.stats.Queued.plus(c)
+	l.away = l.away.plus(c)
+	l.size += size
+}
+
+// enter appends an entry that was announced.
+func (l *ledger[T]) enter(e *entry[T]) {
 	l.entries = append(l.entries, e)
-	l.stats.Published = l.stats.Published.plus(e.count)
-	l.stats.Queued = l.stats.Queued.plus(e.count)
+	l.away = l.away.minus(e.count)
+}
+
+// skip counts as acknowledged what was announced and never entered.
+func (l *ledger[T]) skip(c Count, size int64) {
+	l.stats.Queued = l.stats.Queued.minus(c)
+	l.stats.Acked = l.stats.Acked.plus(c)
+	l.away = l.away.minus(c)
+	l.size -= size
+}
+
+// drop forgets everything that is not acknowledged, as if it had never been published. Nothing is in flight.
+func (l *ledger[T]) drop() {
+	l.entries, l.next, l.away, l.size = nil, 0, Count{}, 0
+	l.stats = Stats{Published: l.stats.Acked, Acked: l.stats.Acked}
 }
 
 // take hands out the next queued entry, or nil.
@@ -71,14 +120,40 @@ func (l *ledger[T]) ack(e *entry[T]) {
 	e.state, e.item = acked, none
 	l.stats.InFlight = l.stats.InFlight.minus(e.count)
 	l.stats.Acked = l.stats.Acked.plus(e.count)
+	l.size -= e.stored.size
+	l.pass()
+}
+
+// pass lets what is acknowledged leave at the front.
+func (l *ledger[T]) pass() {
 	for len(l.entries) > 0 && l.entries[0].state == acked {
-		if first := l.entries[0]; !first.at.Position.Zero() {
-			l.frontier = mark{first.number, first.at}
+		first := l.entries[0]
+		if !first.at.Position.Zero() {
+			l.frontier = mark{first.number, first.stored.entry, first.at}
 		}
+		l.passed = passed{first.number, l.passed.count.plus(first.count), l.passed.size + first.stored.size}
 		l.entries[0] = nil
 		l.entries = l.entries[1:]
 		l.next = max(0, l.next-1)
 	}
+}
+
+// cover acknowledges every entry up to this number, in flight or not.
+func (l *ledger[T]) cover(number uint64) {
+	l.takeBack(0)
+	var none T
+	for _, e := range l.entries {
+		if e.number > number {
+			break
+		}
+		if e.state == queued {
+			e.state, e.item = acked, none
+			l.stats.Queued = l.stats.Queued.minus(e.count)
+			l.stats.Acked = l.stats.Acked.plus(e.count)
+			l.size -= e.stored.size
+		}
+	}
+	l.pass()
 }
 
 // takeBack returns to the queue the entry of this number and everything later that is in flight; number 0 means all.
@@ -107,4 +182,4 @@ func (l *ledger[T]) takeBack(number uint64) {
 }
 
 // idle reports whether nothing is queued and nothing in flight.
-func (l *ledger[T]) idle() bool { return len(l.entries) == 0 }
+func (l *ledger[T]) idle() bool { return len(l.entries) == 0 && l.away.Items == 0 }

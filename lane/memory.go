@@ -33,7 +33,7 @@ type Memory struct {
 
 	mu        sync.Mutex // guards all that follows, and all queues; held for memory only, never while waiting
 	lanes     []*memoryLane
-	requests  *queue[Request]
+	requests  *asked
 	waiting   []*publication // in order of arrival
 	number    uint64         // of the last publication
 	watermark mark
@@ -68,7 +68,7 @@ func NewMemory(sinks []string, o Options) (*Memory, error) {
 	m := &Memory{
 		names: slices.Clone(sinks), opts: o, moved: make(chan struct{}, 1), byName: make(map[string]*memoryLane, len(sinks)), idle: true,
 	}
-	m.requests = &queue[Request]{mu: &m.mu, settled: m.settled}
+	m.requests = &asked{queue: &queue[Request]{mu: &m.mu, settled: m.settled}}
 	for _, s := range sinks {
 		if s == "" || m.byName[s] != nil {
 			return nil, fmt.Errorf("lane: sinks %q: names must be unique and not empty", sinks)
@@ -196,7 +196,7 @@ func (m *Memory) enter(p *publication) {
 		l.notify()
 	}
 	if at := markOf(p.item); len(m.lanes) == 0 && !at.Position.Zero() {
-		m.watermark = mark{m.number, at}
+		m.watermark = mark{number: m.number, Mark: at}
 		signal(m.moved)
 	}
 }
@@ -219,19 +219,13 @@ func (m *Memory) report() {
 
 // lowest is the minimum of the frontiers of the tracked lanes, without number while one of them has none.
 func (m *Memory) lowest() mark {
-	var low mark
+	fronts := make([]mark, 0, len(m.lanes))
 	for _, l := range m.lanes {
-		f := l.ledger.frontier
-		switch {
-		case !l.tracked:
-			continue
-		case f.number == 0:
-			return mark{}
-		case low.number == 0 || f.number < low.number:
-			low = f
+		if l.tracked {
+			fronts = append(fronts, l.ledger.frontier)
 		}
 	}
-	return low
+	return lowest(fronts)
 }
 
 // Lane implements Stream.
@@ -250,27 +244,9 @@ func (m *Memory) Ask(r Request) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed {
-		return ErrClosed
-	}
-	for _, e := range m.requests.ledger.entries {
-		if e.state == queued && e.item.Sink == r.Sink {
-			e.item.Datasets = union(e.item.Datasets, r.Datasets)
-			return nil
-		}
-	}
-	m.number++
-	r.Datasets = union(r.Datasets, nil)
-	m.requests.ledger.publish(&entry[Request]{number: m.number, item: r, count: Count{Items: 1}})
-	m.idle = false
-	m.requests.notify()
-	return nil
-}
-
-func union(a, b []string) []string {
-	all := slices.Concat(a, b)
-	slices.Sort(all)
-	return slices.Compact(all)
+	err := m.requests.ask(r)
+	m.idle = m.idle && err != nil
+	return err
 }
 
 // Requests implements Requests.
@@ -323,10 +299,8 @@ func (m *Memory) Close() error {
 	m.closed = true
 	m.admit() // refuses all that wait
 	for _, l := range m.lanes {
-		l.closed = true
-		l.notify()
+		l.close()
 	}
-	m.requests.closed = true
-	m.requests.notify()
+	m.requests.close()
 	return nil
 }

@@ -2,6 +2,7 @@ package lane
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 )
@@ -13,6 +14,7 @@ type queue[T any] struct {
 	ledger   ledger[T]
 	consumer *consumer[T] // nil: none is attached
 	closed   bool
+	refused  error  // why nobody receives anything; nil: nothing is wrong
 	settled  func() // called with the mutex held after anything left the queue or was acknowledged
 }
 
@@ -42,8 +44,18 @@ func (q *queue[T]) attach() *consumer[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.detach(ErrFenced)
-	q.consumer = &consumer[T]{q: q, wake: make(chan struct{}, 1)}
-	return q.consumer
+	c := &consumer[T]{q: q, wake: make(chan struct{}, 1), end: q.refused}
+	if c.end == nil {
+		q.consumer = c
+	}
+	q.settled()
+	return c
+}
+
+// refuse ends the consumer and those that come; the mutex is held.
+func (q *queue[T]) refuse(why error) {
+	q.refused = why
+	q.detach(why)
 }
 
 // detach ends the consumer, if there is one, and takes back what it holds; the mutex is held.
@@ -100,7 +112,7 @@ func (c *consumer[T]) poll() (*delivery[T], error) {
 	}
 	e := c.q.ledger.take()
 	if e == nil {
-		if c.q.closed {
+		if c.q.closed && c.q.ledger.away.Items == 0 {
 			return nil, io.EOF
 		}
 		return nil, nil //nolint:nilnil // nothing now
@@ -144,7 +156,7 @@ func (d *delivery[T]) Ack() error {
 		d.c.q.ledger.ack(d.entry)
 		d.c.q.settled()
 		return nil
-	case d.c.end == ErrFenced: //nolint:errorlint // set here, never wrapped
+	case errors.Is(d.c.end, ErrFenced):
 		return ErrFenced
 	default:
 		return ErrRevoked
