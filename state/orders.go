@@ -65,15 +65,17 @@ func (o Orders) Empty() bool {
 // maxFailed is how many failures are kept, for those who wait for them.
 const maxFailed = 16
 
-// Fail takes a backfill off the list without its being run to its end, and keeps why. It does nothing where it is not on the list.
-func (o *Orders) Fail(id uint64, why string) {
+// Fail returns the orders without a backfill that is not run to its end, and with the reason. Where it is not on the list they are the
+// same.
+func (o Orders) Fail(id uint64, why string) Orders {
 	i := slices.IndexFunc(o.Backfills, func(b Backfill) bool { return b.ID == id })
 	if i < 0 {
-		return
+		return o
 	}
 	o.Backfills = slices.Delete(slices.Clone(o.Backfills), i, i+1)
 	o.Failed = append(slices.Clone(o.Failed), Failure{ID: id, Why: why})
 	o.Failed = o.Failed[max(0, len(o.Failed)-maxFailed):]
+	return o
 }
 
 // UpdateOrders changes the orders of a pipeline, anew where another process was faster, and returns them as they were saved. Where the

@@ -245,9 +245,9 @@ func TestOrdersFail(t *testing.T) {
 	}
 	before := o.Clone()
 	for id := uint64(1); id <= 18; id++ {
-		o.Fail(id, "why")
+		o = o.Fail(id, "why")
 	}
-	o.Fail(3, "again")
+	o = o.Fail(3, "again")
 	if len(o.Backfills) != 2 || o.Backfills[0].ID != 19 || len(o.Failed) != 16 || o.Failed[0].ID != 3 || o.Failed[15].Why != "why" {
 		t.Errorf("%+v", o)
 	}

@@ -152,7 +152,8 @@ func request(t target, f backfillFlags) (b state.Backfill, err error) {
 func ask(ctx context.Context, store state.OrderStore, t target, b state.Backfill, now time.Time) (id uint64, news bool, err error) {
 	_, err = state.UpdateOrders(ctx, store, t.p.Name, func(o *state.Orders) error {
 		for _, open := range o.Backfills {
-			if slices.Equal(open.Sinks, b.Sinks) && slices.Equal(open.Datasets, b.Datasets) && open.Where == b.Where && len(open.Keys) == 0 {
+			same := slices.Equal(open.Sinks, b.Sinks) && slices.Equal(open.Datasets, b.Datasets)
+			if same && open.Where == b.Where && len(open.Keys) == 0 {
 				id, news = open.ID, false
 				return nil
 			}
@@ -238,7 +239,7 @@ func (s *session) cancelBackfill(ctx context.Context, store state.Store, t targe
 	there := false
 	o, err := state.UpdateOrders(ctx, store, t.p.Name, func(o *state.Orders) error {
 		there = slices.ContainsFunc(o.Backfills, open)
-		o.Fail(id, cancelled)
+		*o = o.Fail(id, cancelled)
 		return nil
 	})
 	if err != nil {

@@ -21,9 +21,9 @@ func (s *session) lanesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lanes FILE | NAME",
 		Short: "Show what waits for each sink",
-		Long: `Shows the lane to each sink of a pipeline, from what is saved about it, while it runs elsewhere or is stopped: where it is kept
-(memory, or durable: on a disk), its state, what its sink has acknowledged, what waits in it and for how long, and the last
-failure of its sink.
+		Long: `Shows the lane to each sink of a pipeline, from what is saved about it, while it runs elsewhere or is stopped: where it
+is kept (in memory, or durable: on a disk), its state, what its sink has acknowledged, what waits in it and for how long, and
+the last failure of its sink.
 
   live      its sink follows
   filling   its sink is being filled: a copy of what the source has is not complete
@@ -141,7 +141,7 @@ func trimmed(header table.Row, rows []table.Row, row table.Row) table.Row {
 
 func epochText(e statusEpoch) string {
 	if e.Decided {
-		return thousands(int64(e.Number)) + " decided" //nolint:gosec // it counts commits
+		return thousands(int64(e.Number)) + " decided"
 	}
-	return thousands(int64(e.Number)) + " open" //nolint:gosec // likewise
+	return thousands(int64(e.Number)) + " open"
 }

@@ -172,8 +172,10 @@ func TestPausedSinkHoldsOthers(t *testing.T) {
 		"durable":  {shop("s"), "its changes wait on disk, and nobody else waits"},
 		"memory":   {shop(""), "its changes wait in memory: once its lane is full, sink lake waits, too"},
 		"one sink": {one, "its changes wait in the source, which keeps its log for them"},
-		"not known": {state.Record{Pipeline: "shop", Attempt: 1, Identity: shop("").Identity},
-			"where its lane is in memory, sink lake waits, too, once that is full; where it is durable, nobody else waits"},
+		"not known": {
+			state.Record{Pipeline: "shop", Attempt: 1, Identity: shop("").Identity},
+			"where its lane is in memory, sink lake waits, too, once that is full; where it is durable, nobody else waits",
+		},
 	} {
 		s := newShell(t)
 		s.save(c.rec)
@@ -270,7 +272,7 @@ func TestBackfillWait(t *testing.T) {
 	}{
 		"complete": {end: func(o *state.Orders) { o.Backfills = nil }, want: "backfill 1 is complete\n"},
 		"refused": {
-			end: func(o *state.Orders) { o.Fail(1, "none of its sinks can be filled") }, code: ExitFailed,
+			end: func(o *state.Orders) { *o = o.Fail(1, "none of its sinks can be filled") }, code: ExitFailed,
 			want: "backfill 1 was not run to its end: none of its sinks can be filled\n",
 		},
 		"failed": {

@@ -71,8 +71,11 @@ are followed.`,
 	return cmd
 }
 
-// reorder changes the pauses of the pipeline that a person named, and says what that does.
-func (s *session) reorder(ctx context.Context, arg string, f pauseFlags, change func(t target, f pauseFlags, o *state.Orders) string) error {
+// pauseChange changes pauses, and says what that does.
+type pauseChange func(t target, f pauseFlags, o *state.Orders) string
+
+// reorder changes the pauses of the pipeline that a person named.
+func (s *session) reorder(ctx context.Context, arg string, f pauseFlags, change pauseChange) error {
 	return s.withStore(ctx, func(ctx context.Context, store state.Store) error {
 		t, err := s.target(ctx, store, arg)
 		if err != nil {
@@ -161,7 +164,8 @@ func waiting(t target, sink string) string {
 	case kind == config.LanesMemory:
 		return "  its changes wait in memory: once its lane is full, " + nouns("sink", others) + wait + ", too\n"
 	}
-	return "  where its lane is in memory, " + nouns("sink", others) + wait + ", too, once that is full; where it is durable, nobody else waits\n"
+	return "  where its lane is in memory, " + nouns("sink", others) + wait +
+		", too, once that is full; where it is durable, nobody else waits\n"
 }
 
 // resume takes pauses out of the orders, and says what goes on.

@@ -124,8 +124,8 @@ func (s *session) stateShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show PIPELINE",
 		Short: "Show what is saved about a pipeline",
-		Long: `Shows what is saved about a pipeline, which is all that its newest checkpoint knows: run, position and epoch, the lane to each
-sink, what is being copied, what people ordered, and the options that the position depends on.`,
+		Long: `Shows what is saved about a pipeline, which is all that its newest checkpoint knows: run, position and epoch, the lane to
+each sink, what is being copied, what people ordered, and the options that the position depends on.`,
 		Example: "  leat state show orders-to-lake\n  leat state show orders-to-lake --json > saved.json",
 		Args:    argCount(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -318,9 +318,7 @@ func (s *session) forgetOrders(ctx context.Context, store state.Store, name stri
 		return s.print("nothing was ordered for %s\n", name)
 	}
 	kept := state.Orders{Last: o.Last, Failed: o.Failed}
-	what := "forget " + strings.Join(slices.DeleteFunc([]string{pauses(o), plural(int64(len(o.Backfills)), "backfill")}, func(part string) bool {
-		return part == "" || part == "0 backfills"
-	}), " and ")
+	what := "forget all pauses and " + plural(int64(len(o.Backfills)), "requested backfill")
 	if unreadable {
 		what = "forget orders that can't be read"
 		kept.Last = uint64(max(0, s.clock()().Unix())) // beyond every id that was used

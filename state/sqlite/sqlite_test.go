@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// saveForEver goes on from where the last owner ended and prints the rows of each record once it is saved.
+// saveForEver goes on from where the last owner ended and prints the rows of each record once it and the orders behind it are saved.
 func saveForEver(path string) {
 	ctx := context.Background()
 	s, err := sqlite.Open(ctx, path)
@@ -49,9 +49,12 @@ func saveForEver(path string) {
 		r, err = statetest.Sample(pipeline), nil
 		r.Rows = 0
 	}
-	for ; err == nil; fmt.Println(r.Rows) {
+	_, ordered, errOrders := s.Orders(ctx, pipeline)
+	for err = errors.Join(err, errOrders); err == nil; fmt.Println(r.Rows) {
 		r.Rows++
-		v, err = s.Save(ctx, r, v)
+		if v, err = s.Save(ctx, r, v); err == nil {
+			ordered, err = s.SaveOrders(ctx, pipeline, state.Orders{Last: uint64(r.Rows)}, ordered)
+		}
 	}
 	fmt.Println(err)
 }
@@ -108,12 +111,17 @@ func TestKill(t *testing.T) {
 		}
 		_ = child.Wait()
 		kill()
-		r, _, err := openAt(t, path).Load(t.Context(), pipeline)
+		s := openAt(t, path)
+		r, _, err := s.Load(t.Context(), pipeline)
 		if errors.Is(err, state.ErrNotFound) && confirmed == 0 {
 			continue
 		}
 		if err != nil {
 			t.Fatal(err)
+		}
+		o, _, err := s.Orders(t.Context(), pipeline)
+		if err != nil || (o.Last != uint64(r.Rows) && o.Last != uint64(r.Rows-1)) || o.Last < uint64(confirmed) {
+			t.Errorf("orders %d behind rows %d, error %v, and %d were confirmed", o.Last, r.Rows, err, confirmed)
 		}
 		if r.Rows != confirmed && r.Rows != confirmed+1 {
 			t.Errorf("rows %d, but %d were confirmed", r.Rows, confirmed)
@@ -219,6 +227,35 @@ func TestOpenErrors(t *testing.T) {
 		if after, _ := os.ReadFile(path); string(after) != string(before) {
 			t.Errorf("%s: it was changed", path)
 		}
+	}
+}
+
+// clause S14: a file from before there were orders is taken on, with all that it holds.
+func TestOlderLayout(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	conn, err := driver.OpenConn(path, driver.OpenReadWrite, driver.OpenCreate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := os.ReadFile("../testdata/format1.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := "create table pipeline (name text primary key, version integer not null, record text not null) strict, without rowid;" +
+		"pragma application_id = 1818583412; pragma user_version = 1;" +
+		"insert into pipeline values ('orders', 77, '" + strings.ReplaceAll(string(record), "'", "''") + "')"
+	if err := errors.Join(sqlitex.ExecuteScript(conn, script, nil), conn.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s := openAt(t, path)
+	statetest.Expect(t, s, statetest.SampleOfFormat1("orders"), 77)
+	v, err := s.SaveOrders(t.Context(), "orders", statetest.SampleOrders(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	statetest.ExpectOrders(t, openAt(t, path), "orders", statetest.SampleOrders(), v)
+	if v, err = s.Save(t.Context(), statetest.Sample("orders"), 77); err != nil || v != 78 {
+		t.Errorf("version %d, %v", v, err)
 	}
 }
 
