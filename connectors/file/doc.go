@@ -11,8 +11,9 @@
 // temporary name beside its place, synced, renamed, and the folder is synced. What a killed run left is removed by the next one of the
 // same pipeline. Standard output is written as rows come.
 //
-// Log (log=true): a folder that gets every change, each once and in order, with the position in the same commit: numbered files of JSON
-// Lines, Parquet or Debezium's events for each dataset, and a manifest. See docs/formats/change-log.md.
+// Log (log=true): a folder that gets every change, each once and in order: numbered files of JSON Lines, Parquet or Debezium's events for
+// each dataset, and a manifest, which has the position in the same commit. Files are prepared and published by epoch
+// (connector.TwoPhase). See docs/formats/change-log.md.
 //
 // The formats are in packages below format; here is what has to do with files. See [SourceConfig] and [SinkConfig] for the options.
 package file

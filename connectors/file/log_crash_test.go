@@ -358,7 +358,7 @@ func TestLogPowerLoss(t *testing.T) {
 					again += st.losesPowerAgain(t, at, some)
 				}
 				st.recover(t, at.after, at.mem, 3, at.was)
-				st.recover(t, at.after+", and once more behind recovery", at.mem.CrashClone(nil), 4, at.was) // what was read is relied on
+				st.recover(t, at.after+", and once more behind recovery", at.mem.CrashClone(nil), 4, saved{at: at.was.at})
 				st.goesOn(t, at.after, at.mem, 5, at.was)
 			}
 			t.Logf("%d moments, %d in recovery, %d commits", len(m.all), again, len(st.commits))
@@ -414,8 +414,9 @@ func TestLogFaults(t *testing.T) {
 				lost := mem.CrashClone(nil)
 				for _, left := range []*vfs.Mem{mem, lost} {
 					st.visible(t, after, left, was)
-					st.recover(t, after, left, 1, was)                                                  // the same owner
-					st.recover(t, after+", read, and then loss of power", left.CrashClone(nil), 1, was) // what was read is relied on
+					st.recover(t, after, left, 1, was) // the same owner
+					// What was read is relied on: the decision is not kept any longer.
+					st.recover(t, after+", read, and then loss of power", left.CrashClone(nil), 1, saved{at: was.at})
 					st.goesOn(t, after, left, 2, was)
 				}
 			}

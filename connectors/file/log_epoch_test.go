@@ -240,6 +240,30 @@ func TestLogNoteDamaged(t *testing.T) {
 	}
 }
 
+// A note that outlived its epoch, as after loss of power, means nothing, and goes at the next Start.
+func TestLogNoteOutlived(t *testing.T) {
+	const note = logRoot + "/_leat/.p~l.epoch.json"
+	mem := vfs.NewMem()
+	staged := prepareOne(t, mem)
+	was, err := mem.ReadFile(note)
+	if err != nil || string(was) != string(staged)+"\n" {
+		t.Fatalf("%v, the note is %s, and Prepare said %s", err, was, staged)
+	}
+	snk := startLog(t, file.On(newLog(logRoot, ""), mem), 2)
+	if err := errors.Join(publishLog(snk, numbered(2), staged), snk.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	putMem(t, mem, note, was)
+	snk = startLog(t, file.On(newLog(logRoot, ""), mem), 3)
+	if left := (logReader{mem, logRoot}).leftovers(); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	write(t, snk, connectortest.Numbered("d", 3, 1))
+	if err := errors.Join(commitLog(snk, numbered(3)), snk.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Two lanes never write one dataset, also while what the first one wrote is only prepared.
 func TestLogPreparedFolderIsTaken(t *testing.T) {
 	mem := vfs.NewMem()
