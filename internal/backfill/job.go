@@ -28,6 +28,11 @@ type segment struct {
 	held     []*record.Batch // reading: changes that wait for it, in order
 	again    bool            // reading: the last try failed
 	has      map[string]bool // reading and published, in a refill: the keys of the rows that were read
+
+	// Of a part:
+	objects []json.RawMessage // keys that were asked for, as they were; beside keys
+	touched map[string]touch  // reading: keys that changed since it was begun
+	set     map[string]bool   // keys, to look them up
 }
 
 // waits reports whether somebody should read the segment.
@@ -36,7 +41,12 @@ func (s *segment) waits() bool { return s.ready && s.state == planned || s.again
 // finish forgets the snapshot.
 func (s *segment) finish() { s.state, s.snapshot, s.has = done, record.Position{}, nil }
 
-func (s *segment) begin() { s.state, s.again = reading, false }
+func (s *segment) begin() {
+	s.state, s.again, s.has = reading, false, nil
+	if s.touched == nil {
+		s.touched = map[string]touch{}
+	}
+}
 
 // job is one backfill: a dataset for the lanes that asked for it.
 type job struct {
@@ -54,6 +64,7 @@ type job struct {
 	rows     int64           // published
 	epoch    int             // grows when all is planned again: what was begun before does not count
 	bounds   []json.RawMessage
+	part     *partial // it reads rows once more that the lanes have; nil: it does not
 }
 
 // replan forgets all that was read.
@@ -66,7 +77,7 @@ func (j *job) replan() {
 // reopen puts a key among those that are read once more.
 func (j *job) reopen(key json.RawMessage) {
 	for _, p := range j.points {
-		if p.state == planned {
+		if p.state == planned && p.objects == nil {
 			if !slices.ContainsFunc(p.keys, func(k json.RawMessage) bool { return bytes.Equal(k, key) }) {
 				p.keys = append(p.keys, key)
 			}

@@ -14,6 +14,27 @@ import (
 type ledger struct {
 	Seeded map[string][]string `json:"seeded,omitempty"` // datasets whose snapshot is complete, by lane, sorted
 	Jobs   []entry             `json:"jobs,omitempty"`
+	Parts  []partEntry         `json:"parts,omitempty"`
+	Ended  map[string][]ended  `json:"ended,omitempty"` // parts that are complete and not forgotten yet, by lane
+}
+
+// partEntry is one part that is not complete.
+type partEntry struct {
+	ID       uint64            `json:"id"`
+	Dataset  string            `json:"dataset"`
+	Lanes    []string          `json:"lanes"`
+	Where    string            `json:"where,omitempty"`
+	Keys     []json.RawMessage `json:"keys,omitempty"`  // instead of a condition: those that are not done, as they were asked for
+	Keyed    bool              `json:"keyed,omitempty"` // keys were asked for
+	Segments []part            `json:"segments,omitempty"`
+	Again    []json.RawMessage `json:"again,omitempty"` // keys to be read once more, in the source's form
+	Rows     int64             `json:"rows,omitempty"`
+}
+
+// ended is one part that is complete.
+type ended struct {
+	ID      uint64 `json:"id"`
+	Dataset string `json:"dataset"`
 }
 
 // entry is one backfill that is not complete.
@@ -64,6 +85,17 @@ func (m *Merge) Ledger() json.RawMessage {
 	for _, j := range m.jobs {
 		l.Jobs = append(l.Jobs, j.entry())
 	}
+	for _, j := range m.parts {
+		l.Parts = append(l.Parts, j.partEntry())
+	}
+	for lane, list := range m.finished {
+		if len(list) > 0 {
+			if l.Ended == nil {
+				l.Ended = map[string][]ended{}
+			}
+			l.Ended[lane] = list
+		}
+	}
 	doc, err := json.Marshal(l)
 	if err != nil {
 		panic(fmt.Sprintf("backfill: encoding the ledger: %v", err)) // strings and valid JSON always marshal
@@ -94,6 +126,46 @@ func (j *job) entry() entry {
 		e.Keys = append(e.Keys, p.keys...)
 	}
 	return e
+}
+
+// partEntry is an entry in which a chunk is done or has to be read.
+func (j *job) partEntry() partEntry {
+	p := j.part
+	e := partEntry{ID: p.id, Dataset: j.dataset, Lanes: j.lanes, Where: p.where, Keyed: p.keyed, Keys: slices.Clone(p.asked), Rows: j.rows}
+	begun := false
+	for _, s := range j.segments {
+		begun = begun || s.state == done
+		e.Segments = append(e.Segments, part{To: s.to, Done: s.state == done})
+	}
+	if !begun || p.keyed {
+		e.Segments = nil
+	}
+	for _, s := range j.points {
+		if s.objects != nil {
+			e.Keys = append(e.Keys, s.objects...)
+		} else {
+			e.Again = append(e.Again, s.keys...)
+		}
+	}
+	return e
+}
+
+// restore makes the job of a part's entry; it is not read before its dataset is described.
+func (e partEntry) restore() *job {
+	j := &job{dataset: e.Dataset, lanes: slices.Clone(e.Lanes), rows: e.Rows, part: &partial{
+		id: e.ID, where: e.Where, keyed: e.Keyed, asked: e.Keys,
+	}}
+	for _, p := range e.Segments {
+		s := &segment{to: p.To, ready: p.To != nil}
+		if p.Done {
+			s.state = done
+		}
+		j.segments = append(j.segments, s)
+	}
+	for _, k := range e.Again {
+		j.reopen(k)
+	}
+	return j
 }
 
 // restore makes the job of an entry. Chunks that were being read are planned again.
@@ -129,6 +201,9 @@ type Backfill struct {
 	Begun   bool // part of it is in the lanes
 	Failed  bool
 	Rows    int64
+	ID      uint64 // of a part; 0: the dataset is copied as a whole
+	Where   string // of a part: its condition
+	Keys    int    // of a part: how many keys are yet to be read
 }
 
 // Read lists the open backfills of a saved ledger, and the datasets whose snapshot each lane has.
@@ -140,7 +215,27 @@ func Read(raw json.RawMessage) (open []Backfill, seeded map[string][]string, err
 	for _, e := range l.Jobs {
 		open = append(open, e.backfill())
 	}
+	for _, e := range l.Parts {
+		open = append(open, e.backfill())
+	}
 	return open, l.Seeded, nil
+}
+
+// Finished lists for each lane of a saved ledger the numbers of the parts that are complete there, for each of their datasets: the lane
+// has all of them up to the position that the ledger was saved with. Those that are retained only, see [Merge.Retain].
+func Finished(raw json.RawMessage) (map[string]map[uint64][]string, error) {
+	l, err := decodeLedger(raw)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]map[uint64][]string{}
+	for lane, list := range l.Ended {
+		out[lane] = map[uint64][]string{}
+		for _, e := range list {
+			out[lane][e.ID] = append(out[lane][e.ID], e.Dataset)
+		}
+	}
+	return out, nil
 }
 
 // Backfills lists the open backfills of a dataset.
@@ -151,7 +246,19 @@ func (m *Merge) Backfills(dataset string) []Backfill {
 			open = append(open, j.entry().backfill())
 		}
 	}
+	for _, j := range m.parts {
+		if j.dataset == dataset {
+			open = append(open, j.partEntry().backfill())
+		}
+	}
 	return open
+}
+
+func (e partEntry) backfill() Backfill {
+	return Backfill{
+		Dataset: e.Dataset, Lanes: e.Lanes, Begun: len(e.Segments) > 0 || e.Rows > 0, Rows: e.Rows, ID: e.ID, Where: e.Where,
+		Keys: len(e.Keys) + len(e.Again),
+	}
 }
 
 func (e entry) backfill() Backfill {
@@ -178,6 +285,12 @@ func Without(raw json.RawMessage, lane string, datasets []string) json.RawMessag
 			l.Jobs[i].Lanes = slices.DeleteFunc(slices.Clone(e.Lanes), func(n string) bool { return n == lane })
 		}
 	}
+	for i, e := range l.Parts {
+		if slices.Contains(datasets, e.Dataset) {
+			l.Parts[i].Lanes = slices.DeleteFunc(slices.Clone(e.Lanes), func(n string) bool { return n == lane })
+		}
+	}
+	l.Parts = slices.DeleteFunc(l.Parts, func(e partEntry) bool { return len(e.Lanes) == 0 })
 	for _, d := range datasets {
 		l.Jobs = append(l.Jobs, entry{Dataset: d, Lanes: []string{lane}, Truncate: true, Failed: true})
 	}

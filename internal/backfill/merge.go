@@ -21,6 +21,10 @@ type Merge struct {
 	recent  []record.Position          // transactions that the stream brought and that may not be visible yet
 	dirty   bool
 	encoded json.RawMessage
+
+	parts    []*job             // rows that are read once more; their datasets are seeded
+	finished map[string][]ended // parts that are complete, by lane
+	endings  []Delivery         // of parts that ended otherwise than by being read
 }
 
 // Lane is a lane as it is found when a pipeline starts.
@@ -34,22 +38,26 @@ type Lane struct {
 	Ahead record.Position
 }
 
-// Delivery is something for some lanes, in order. Exactly one of Batch and Complete is set.
+// Delivery is something for some lanes, in order. Exactly one of Batch, Complete and Part is set.
 type Delivery struct {
 	Lanes    []string      // nil: all
 	Batch    *record.Batch // without a position, unless Lanes is nil and it is the batch that came in
 	Complete string        // the dataset whose snapshot is complete
+	Part     uint64        // the part that is over
+	Dataset  string        // of the part
+	Err      error         // why the part ended before all was read; nil: it is complete, or the whole dataset is copied
 }
 
 // New returns the state of a pipeline whose lanes stand where they say. compare orders positions of the stream.
 func New(src connector.Merger, compare func(a, b record.Position) (int, bool), lanes []Lane) (*Merge, error) {
-	m := &Merge{src: src, order: compare, seeded: map[string]map[string]bool{}, ahead: map[string]record.Position{}, dirty: true}
+	m := &Merge{src: src, order: compare, seeded: map[string]map[string]bool{}, ahead: map[string]record.Position{}, dirty: true,
+		finished: map[string][]ended{}}
 	type known struct {
 		text  string
 		gate  string
 		loose bool
 	}
-	same := map[known]*job{}
+	same, parts := map[known]*job{}, map[known]*job{}
 	for _, l := range lanes {
 		led, err := decodeLedger(l.Ledger)
 		if err != nil {
@@ -79,6 +87,24 @@ func New(src connector.Merger, compare func(a, b record.Position) (int, bool), l
 				m.jobs = append(m.jobs, same[k])
 			}
 			same[k].lanes = append(same[k].lanes, l.Name)
+		}
+		m.finished[l.Name] = slices.Clone(led.Ended[l.Name])
+		for _, e := range led.Parts {
+			if !slices.Contains(e.Lanes, l.Name) {
+				continue
+			}
+			e.Lanes = nil
+			text, err := json.Marshal(e)
+			if err != nil {
+				return nil, err //nolint:wrapcheck // it was decoded just now
+			}
+			k := known{text: string(text), gate: l.Ahead.String()}
+			if parts[k] == nil {
+				parts[k] = e.restore()
+				parts[k].gate = l.Ahead
+				m.parts = append(m.parts, parts[k])
+			}
+			parts[k].lanes = append(parts[k].lanes, l.Name)
 		}
 	}
 	return m, nil
@@ -138,6 +164,7 @@ func (m *Merge) Request(ctx context.Context, s *record.Schema, how How, lanes ..
 
 func (m *Merge) open(s *record.Schema, how How, lanes []string) {
 	for _, l := range lanes {
+		m.leaveParts(l, s.Dataset, how)
 		m.leave(l, s.Dataset)
 		fits := func(j *job) bool {
 			return j.dataset == s.Dataset && j.untouched() && j.truncate == (how == Truncate) && j.refill == (how == Refill) &&
@@ -182,24 +209,33 @@ func (m *Merge) Describe(s *record.Schema) {
 			j.schema = s
 		}
 	}
+	for _, j := range slices.Clone(m.parts) {
+		if j.dataset != s.Dataset || j.schema != nil {
+			continue
+		}
+		if err := m.describe(j, s); err != nil {
+			m.breaks(j, err)
+		}
+	}
 }
 
 // Fail ends the dataset for a lane: nothing more of it is delivered, and the ledger says that it has to be copied again as a whole.
 func (m *Merge) Fail(s *record.Schema, lane string) {
+	m.leaveParts(lane, s.Dataset, Truncate)
 	m.leave(lane, s.Dataset)
 	m.jobs = append(m.jobs, &job{
 		dataset: s.Dataset, schema: s, lanes: []string{lane}, truncate: true, failed: true, segments: []*segment{{}},
 	})
 }
 
-// Open reports whether a backfill of the dataset is open in any lane.
+// Open reports whether a backfill of the whole dataset is open in any lane.
 func (m *Merge) Open(dataset string) bool {
 	return slices.ContainsFunc(m.jobs, func(j *job) bool { return j.dataset == dataset })
 }
 
 // Busy reports whether any backfill is open that is not failed.
 func (m *Merge) Busy() bool {
-	return slices.ContainsFunc(m.jobs, func(j *job) bool { return !j.failed })
+	return len(m.parts)+len(m.endings) > 0 || slices.ContainsFunc(m.jobs, func(j *job) bool { return !j.failed })
 }
 
 // Held returns how many bytes of changes wait for chunks.
@@ -216,7 +252,7 @@ func (m *Merge) Held() int64 {
 }
 
 // Turn takes note of where the stream is, and returns what has to be delivered before anything else: truncations that open a backfill,
-// and the marks of those that are complete.
+// and the marks of those that are complete, and of parts that are over.
 func (m *Merge) Turn(at record.Position) []Delivery {
 	m.arrive(at)
 	var out []Delivery
@@ -237,7 +273,7 @@ func (m *Merge) Turn(at record.Position) []Delivery {
 		out = append(out, Delivery{Lanes: j.lanes, Complete: j.dataset})
 		return true
 	})
-	return out
+	return append(out, m.turnParts()...)
 }
 
 // arrive takes note of where the stream is.
@@ -251,7 +287,7 @@ func (m *Merge) arrive(at record.Position) {
 			delete(m.ahead, l)
 		}
 	}
-	for _, j := range m.jobs {
+	for _, j := range slices.Concat(m.jobs, m.parts) {
 		m.reached(j, at)
 	}
 }
@@ -293,6 +329,9 @@ func (m *Merge) Change(ctx context.Context, b *record.Batch, lanes []string) ([]
 			return nil, err
 		}
 		m.recent = m.recent[:0]
+	}
+	if err := m.observe(ctx, b); err != nil {
+		return nil, err
 	}
 	var jobs []*job
 	for _, j := range m.jobs {

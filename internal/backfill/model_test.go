@@ -45,9 +45,32 @@ type simulation struct {
 	works    []*pending
 	unjudged bool // mutation: what was held is delivered
 	lost     bool // mutation: positions are saved without ledgers
+	wrong    partMutation
+	live     bool // the lanes begin with all of the table, and much of it is read once more
 	crashes  int
 	asked    bool
+	parts    uint64 // that were opened
+	complete int    // parts that were
+	refresh  int    // rows that were read once more
 }
+
+// partMutation is a mistake with rows that are read once more.
+type partMutation uint8
+
+const (
+	noMutation    partMutation = iota
+	early                      // they are delivered before the stream is there
+	stale                      // a row is delivered behind a change that its snapshot does not include
+	forgotten                  // a row that was left out is not read again
+	rash                       // changes that were delivered before a chunk need not be visible
+	untruncated                // a truncation is ignored
+	unobserved                 // changes while a chunk is read are ignored
+	unseeded                   // the dataset does not stay complete
+	unsaved                    // the ledger does not have parts
+	undeleted                  // keys without a row are not deleted
+	unconditional              // keys without a row are deleted whatever has changed
+	reordered                  // parts go on while the whole dataset is copied
+)
 
 // cursor is a transaction of which a part was delivered.
 type cursor struct{ done int }
@@ -71,8 +94,13 @@ func newSimulation(t *testing.T, seed uint64, lanes int) *simulation {
 	}
 	s.read = len(s.Log) // the stream begins here; the anchor waits until everything before is visible
 	s.Settle()
+	s.live = seed%2 == 1
 	for _, l := range s.lanes {
 		l.at = s.read
+		if s.live {
+			l.committed.Rows = maps.Clone(s.State)
+			l.ledger = json.RawMessage(fmt.Sprintf(`{"seeded":{%q:["t"]}}`, l.name))
+		}
 	}
 	return s
 }
@@ -132,6 +160,12 @@ func (s *simulation) deliver(ds []Delivery) error {
 				l.now.Marked = true
 				continue
 			}
+			if d.Part != 0 {
+				if err := s.partDone(l, d); err != nil {
+					return err
+				}
+				continue
+			}
 			if err := l.now.Apply(d.Batch); err != nil {
 				return fmt.Errorf("%s: %w", l.name, err)
 			}
@@ -143,6 +177,9 @@ func (s *simulation) deliver(ds []Delivery) error {
 // mark publishes the position with the ledger.
 func (s *simulation) mark() {
 	led := slices.Clone(s.m.Ledger())
+	if s.wrong == unsaved {
+		led = withoutParts(led)
+	}
 	for _, l := range s.lanes {
 		if l.skip > 0 {
 			if s.read >= l.skip {
@@ -163,7 +200,7 @@ func (s *simulation) stream() error {
 	if end {
 		b.Position = sim.Place(s.read)
 	}
-	out, err := s.m.Change(s.t.Context(), b, s.names)
+	out, err := s.change(b)
 	if err != nil {
 		return err
 	}
@@ -222,7 +259,7 @@ func (s *simulation) turn() error {
 // work begins something, or goes on with it.
 func (s *simulation) work() error {
 	if len(s.works) < 3 && s.Rand.IntN(2) == 0 {
-		if w := s.m.Next(2); w != nil {
+		if w := s.next(); w != nil {
 			s.works = append(s.works, &pending{w: w})
 		}
 		return nil
@@ -241,6 +278,8 @@ func (s *simulation) work() error {
 		at := s.Snap()
 		p.rows = sim.ChunkBatch(s.schema, at, sim.InChunk(p.w.Chunk, s.Rows(at)))
 		return nil
+	case p.w.Part != 0:
+		return s.refreshed(i)
 	case s.Rand.IntN(6) == 0:
 		s.works = slices.Delete(s.works, i, i+1)
 		s.m.Abandon(p.w)
@@ -313,10 +352,15 @@ func (s *simulation) step() error {
 	case n < 92:
 		s.save(s.lanes[s.Rand.IntN(len(s.lanes))])
 	case n < 94:
+		if s.live && s.Rand.IntN(8) > 0 {
+			return s.part()
+		}
 		return s.ask()
 	case n < 96:
 		s.crashes++
 		return s.start()
+	default:
+		return s.part()
 	}
 	return nil
 }
@@ -367,6 +411,15 @@ func (s *simulation) run(steps int) error {
 		}
 	}
 	for _, l := range s.lanes {
+		for k, by := range l.now.Damaged {
+			if by != 0 {
+				return fmt.Errorf("%s: key %d stays damaged though part %d is over", l.name, k, by)
+			}
+			delete(l.now.Rows, k)
+			if row, ok := s.State[k]; ok {
+				l.now.Rows[k] = row
+			}
+		}
 		if !maps.Equal(l.now.Rows, s.State) {
 			return fmt.Errorf("%s ends with %v, and the table is %v", l.name, l.now.Rows, s.State)
 		}
@@ -386,19 +439,19 @@ func TestModel(t *testing.T) {
 	if n, err := strconv.ParseUint(os.Getenv("LEAT_TEST_SEEDS"), 10, 64); err == nil {
 		seeds = n
 	}
-	crashes, asked := 0, 0
+	crashes, asked, parts, rows := 0, 0, 0, 0
 	for seed := range seeds {
 		s := newSimulation(t, seed, 1+int(seed%3))
 		if err := s.run(300); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		crashes += s.crashes
+		crashes, parts, rows = crashes+s.crashes, parts+s.complete, rows+s.refresh
 		if s.asked {
 			asked++
 		}
 	}
-	if crashes == 0 || asked == 0 {
-		t.Fatalf("%d crashes, %d requests: the test is too tame", crashes, asked)
+	if crashes == 0 || asked == 0 || parts == 0 || rows == 0 {
+		t.Fatalf("%d crashes, %d requests, %d parts of %d rows: the test is too tame", crashes, asked, parts, rows)
 	}
 }
 
@@ -410,6 +463,17 @@ func TestMutations(t *testing.T) {
 		"let go before it is visible":            func(s *simulation) { s.Rash = true },
 		"the position is saved without a ledger": func(s *simulation) { s.lost = true },
 		"what was held is not judged":            func(s *simulation) { s.unjudged = true },
+		"parts: rows before the stream is there": func(s *simulation) { s.wrong = early },
+		"parts: a row behind a newer change":     func(s *simulation) { s.wrong = stale },
+		"parts: left out, and not read again":    func(s *simulation) { s.wrong = forgotten },
+		"parts: changes before are not visible":  func(s *simulation) { s.wrong = rash },
+		"parts: a truncation is ignored":         func(s *simulation) { s.wrong = untruncated },
+		"parts: changes meanwhile are ignored":   func(s *simulation) { s.wrong = unobserved },
+		"parts: the dataset is not complete":     func(s *simulation) { s.wrong = unseeded },
+		"parts: the ledger does not have them":   func(s *simulation) { s.wrong = unsaved },
+		"parts: keys without a row stay":         func(s *simulation) { s.wrong = undeleted },
+		"parts: keys that came back are deleted": func(s *simulation) { s.wrong = unconditional },
+		"parts: beside a copy of the whole":      func(s *simulation) { s.wrong = reordered },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(2000) {

@@ -14,6 +14,9 @@ type Work struct {
 	Plan  bool
 	After json.RawMessage
 	Chunk record.Chunk
+	// Part is the number of the part that the work belongs to; 0: none. Its rows are delivered as Due and Refresh say.
+	Part  uint64
+	Where string // the part's condition
 
 	job   *job
 	epoch int
@@ -45,23 +48,35 @@ func (m *Merge) Next(ahead int) *Work {
 		if !j.active() {
 			continue
 		}
-		for _, p := range j.points {
-			if p.waits() {
-				p.begin()
-				return m.work(j, p, record.Chunk{Dataset: j.dataset, Keys: p.keys})
-			}
+		if w := m.workOf(j, ahead); w != nil {
+			return w
 		}
-		for _, s := range j.segments {
-			if s.waits() {
-				s.begin()
-				return m.work(j, s, record.Chunk{Dataset: j.dataset, From: j.from(s), To: s.to})
-			}
+	}
+	return m.nextPart(ahead)
+}
+
+// workOf returns something to do for one job.
+func (m *Merge) workOf(j *job, ahead int) *Work {
+	where := ""
+	if j.part != nil {
+		where = j.part.where
+	}
+	for _, p := range j.points {
+		if p.waits() {
+			p.begin()
+			return m.work(j, p, record.Chunk{Dataset: j.dataset, Keys: p.keys})
 		}
-		last := j.segments[len(j.segments)-1]
-		if !j.planning && last.state == planned && !last.ready && j.ahead() < ahead {
-			j.planning = true
-			return &Work{Dataset: j.dataset, Plan: true, After: j.from(last), job: j, epoch: j.epoch, seg: last}
+	}
+	for _, s := range j.segments {
+		if s.waits() {
+			s.begin()
+			return m.work(j, s, record.Chunk{Dataset: j.dataset, From: j.from(s), To: s.to, Where: where})
 		}
+	}
+	last := j.segments[len(j.segments)-1]
+	if !j.planning && last.state == planned && !last.ready && j.ahead() < ahead {
+		j.planning = true
+		return &Work{Dataset: j.dataset, Plan: true, After: j.from(last), Where: where, job: j, epoch: j.epoch, seg: last}
 	}
 	return nil
 }
@@ -109,10 +124,13 @@ func (m *Merge) Took(w *Work, b *record.Batch) {
 }
 
 // Publish says that the chunk's rows were delivered, read under the snapshot, and returns which held changes follow them. The rows come
-// first; nothing with a position may come between.
+// first; nothing with a position may come between, unless they are of a part.
 func (m *Merge) Publish(ctx context.Context, w *Work, snapshot record.Position) ([]Delivery, error) {
 	if w.Stale() {
 		return nil, nil
+	}
+	if w.job.part != nil {
+		return m.refreshed(w, snapshot)
 	}
 	s := w.seg
 	s.state, s.snapshot = published, snapshot

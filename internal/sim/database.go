@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -54,13 +55,15 @@ type Database struct {
 	ByLog     bool // mutation: inclusion is judged by places in the log
 	Forgetful bool // mutation: snapshots are forgotten at once
 	Whole     bool // updates of keys send all values
-	Blind     bool // mutation: nothing is included in any snapshot, while it is set
+	Blind     bool // mutation: nothing is included in the snapshot of any chunk, while it is set
 	Rash      bool // mutation: everything is taken to be visible
+	Eager     bool // mutation: every snapshot is taken to include everything, while it is set
 }
 
 type snapshot struct {
 	sees map[int]bool // xids
 	Log  int          // its length
+	now  bool         // it is of no chunk
 }
 
 // NewDatabase returns an empty one.
@@ -232,14 +235,16 @@ func (d *Database) Now(context.Context) (record.Position, error) {
 		d.snapshots = append(d.snapshots, s)
 		return Place(len(d.snapshots)), nil
 	}
-	return d.Snap(), nil
+	at := d.Snap()
+	d.snapshots[len(d.snapshots)-1].now = true
+	return at, nil
 }
 
 // Includes implements connector.Merger: the position of a transaction is its place in the log.
 func (d *Database) Includes(at, place record.Position) bool {
 	s := d.snapshots[PlaceOf(at)-1]
-	if d.Blind {
-		return false
+	if d.Eager || (d.Blind && !s.now) {
+		return d.Eager
 	}
 	if d.ByLog {
 		return PlaceOf(place) <= s.Log
@@ -370,19 +375,60 @@ type Target struct {
 	Rows   map[int64]Image
 	Refill bool // rows may be written over what is there
 	Marked bool // the snapshot is complete
+	// Damaged are keys whose rows are not what they should be, with what is to repair them (0: nothing): a row that is missing, that has other
+	// values, or that should not be there.
+	Damaged map[int64]uint64
 }
 
 // Clone copies it.
 func (t *Target) Clone() *Target {
 	c := *t
-	c.Rows = maps.Clone(t.Rows)
+	c.Rows, c.Damaged = maps.Clone(t.Rows), maps.Clone(t.Damaged)
 	return &c
+}
+
+// Damage spoils the row of a key in one of three ways; by says what is to repair it.
+func (t *Target) Damage(key int64, by uint64) {
+	if t.Damaged == nil {
+		t.Damaged = map[int64]uint64{}
+	}
+	t.Damaged[key] = by
+	_, there := t.Rows[key]
+	switch {
+	case there && t.DB.Rand.IntN(2) == 0:
+		delete(t.Rows, key)
+	default:
+		t.Rows[key] = Image{-1, -1}
+	}
+}
+
+// Refresh takes rows, and deletes of keys without a row, that are read once more: they are exactly what is there, unless that is damaged.
+func (t *Target) Refresh(b *record.Batch) error {
+	for i := range b.NumRows() {
+		key := cell(b.Rows, 0, i)
+		have, there := t.Rows[key]
+		_, damaged := t.Damaged[key]
+		delete(t.Damaged, key)
+		if b.Op(i) == record.Delete {
+			if there && !damaged {
+				return fmt.Errorf("key %d has no row, and the lane has %v", key, have)
+			}
+			delete(t.Rows, key)
+			continue
+		}
+		now := Image{cell(b.Rows, 1, i), cell(b.Rows, 2, i)}
+		if (!there || have != now) && !damaged {
+			return fmt.Errorf("key %d is read once more as %v, and the lane has %v (%v)", key, now, have, there)
+		}
+		t.Rows[key] = now
+	}
+	return nil
 }
 
 // Apply takes one batch.
 func (t *Target) Apply(b *record.Batch) error {
 	if b.Truncate {
-		t.Rows = map[int64]Image{}
+		t.Rows, t.Damaged = map[int64]Image{}, nil
 	}
 	if b.NumRows() == 0 {
 		return nil
@@ -394,6 +440,7 @@ func (t *Target) Apply(b *record.Batch) error {
 				return fmt.Errorf("key %d was there when its chunk came", col(0, i))
 			}
 			t.Rows[col(0, i)] = Image{col(1, i), col(2, i)}
+			delete(t.Damaged, col(0, i))
 		}
 		return nil
 	}
@@ -422,29 +469,46 @@ func (t *Target) change(b *record.Batch, i int, at record.Position) error {
 		return fmt.Errorf("%s of key %d (%d before) is not what the log says, or the lane has %v", b.Op(i), key, was, t.Rows[was])
 	}
 	before, there := t.Rows[was]
-	if t.Refill && b.Op(i) == record.Delete {
+	refill := t.heal(key, was, b.IsUnchanged(2, i)) || t.Refill
+	if refill && b.Op(i) == record.Delete {
 		delete(t.Rows, key)
 		return nil
 	}
-	if b.Op(i) != record.Insert && (!there || before != c.Before) && !t.Refill {
+	if b.Op(i) != record.Insert && (!there || before != c.Before) && !refill {
 		return fmt.Errorf("%s of key %d: the lane has %v (%v), and the log says %v", b.Op(i), was, before, there, c.Before)
 	}
 	delete(t.Rows, was)
 	if b.Op(i) == record.Delete {
 		return nil
 	}
-	if _, there := t.Rows[key]; there && !t.Refill {
+	if _, there := t.Rows[key]; there && !refill {
 		return fmt.Errorf("%s of key %d, which is there", b.Op(i), key)
 	}
 	now := c.After
 	if b.IsUnchanged(2, i) {
-		if (b.Op(i) == record.Insert || !there) && !t.Refill {
+		if (b.Op(i) == record.Insert || !there) && !refill {
 			return fmt.Errorf("%s of key %d lacks a value, and the lane has none", b.Op(i), key)
 		}
 		now.Big = before.Big
 	}
 	t.Rows[key] = now
 	return nil
+}
+
+// heal takes note of a change of a row that may be damaged, and reports whether it was: the change brings all values but those that were not
+// sent. Where the key moved, nothing is to repair these any more.
+func (t *Target) heal(key, was int64, unsent bool) bool {
+	by, damaged := t.Damaged[was]
+	_, over := t.Damaged[key]
+	delete(t.Damaged, was)
+	delete(t.Damaged, key)
+	if damaged && unsent {
+		if key != was {
+			by = 0
+		}
+		t.Damaged[key] = by
+	}
+	return damaged || over
 }
 
 // find looks a delivered change up in the log. Of several changes of the transaction it is the one that fits what the lane has.
@@ -473,11 +537,33 @@ func (d *Database) find(place int, said Change, rows map[int64]Image) (Change, b
 
 // InChunk keeps the rows of a chunk.
 func InChunk(c record.Chunk, rows map[int64]Image) map[int64]Image {
-	maps.DeleteFunc(rows, func(k int64, _ Image) bool {
+	maps.DeleteFunc(rows, func(k int64, row Image) bool {
+		if c.Where != "" && !Meets(c.Where, k, row) {
+			return true
+		}
 		if c.Keys != nil {
 			return !slices.ContainsFunc(c.Keys, func(j json.RawMessage) bool { return KeyBound(j) == k })
 		}
 		return (c.From != nil && k <= KeyBound(c.From)) || (c.To != nil && k > KeyBound(c.To))
 	})
 	return rows
+}
+
+// Meets evaluates a condition of a chunk: id%N=M or v%N=M.
+func Meets(where string, key int64, row Image) bool {
+	var name string
+	var n, m int64
+	parts := strings.FieldsFunc(where, func(r rune) bool { return r == '%' || r == '=' })
+	if len(parts) == 3 {
+		name = parts[0]
+		n, _ = strconv.ParseInt(parts[1], 10, 64)
+		m, _ = strconv.ParseInt(parts[2], 10, 64)
+	}
+	switch {
+	case name == "id" && n > 0:
+		return key%n == m
+	case name == "v" && n > 0:
+		return row.V%n == m
+	}
+	panic("sim: the condition " + where)
 }
