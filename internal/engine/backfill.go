@@ -40,7 +40,9 @@ type backfiller struct {
 
 	detached names                            // lanes that were let go
 	asked    chan lane.Delivery[lane.Request] // of sinks that have to be filled
+	requests []lane.Delivery[lane.Request]    // that wait to be answered
 	answers  []*answer
+	marked   string                // the last ledger that was published for a lane that waits to be attached
 	ordered  map[uint64]*fillOrder // by id
 	paused   map[string]bool       // datasets
 
@@ -230,7 +232,7 @@ func (b *backfiller) aim(ctx context.Context) error {
 // reached reports whether the run has come to its end.
 func (b *backfiller) reached(at record.Position) bool {
 	p := b.g.r.plan
-	if !p.Once && p.Snapshot != SnapshotOnly || b.merge.Busy() {
+	if !p.Once && p.Snapshot != SnapshotOnly || b.merge.Busy() || b.left() {
 		return false
 	}
 	if p.Snapshot == SnapshotOnly && !p.Once {

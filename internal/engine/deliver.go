@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leatdata/leat/connector"
@@ -55,6 +56,7 @@ type deliverer struct {
 	epoch    uint64              // of the sink's newest commit in this run
 	detached bool                // the durable lane was let go: the sink has to be filled anew
 	attached chan struct{}       // capacity 1: the reader has attached the lane again
+	isDown   atomic.Bool         // the sink fails, and is waited for
 	pending
 }
 

@@ -15,6 +15,8 @@ import (
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/internal/engine"
 	"github.com/leatdata/leat/internal/sim"
+	"github.com/leatdata/leat/lane"
+	"github.com/leatdata/leat/state"
 )
 
 // followed is a pipeline that follows a simulated database.
@@ -105,6 +107,7 @@ func (f *followed) check() error {
 // settle runs without faults until the sinks have all that the database has.
 func (f *followed) settle(ctx context.Context) error {
 	f.SetFaults(sim.Faults{})
+	f.plan.Lanes.Quota = lane.Quota{}
 	for n := range 3 {
 		if n == 2 {
 			f.src.Writes = 0
@@ -142,6 +145,9 @@ func follow(t *testing.T, seed uint64) {
 	f := newFollowed(seed, stores...)
 	if r.IntN(2) == 0 {
 		f.keepLanes()
+		if r.IntN(3) == 0 {
+			f.plan.Lanes.Quota = lane.Quota{Bytes: int64(500 + r.IntN(5000)), Detach: true}
+		}
 	}
 	if r.IntN(2) == 0 {
 		f.buffer = 1 // chunks are passed on while they are read
@@ -156,20 +162,75 @@ func follow(t *testing.T, seed uint64) {
 		if n > 1 && r.IntN(3) == 0 {
 			f.plan.Resnapshot = []string{"t"}
 		}
-		_, _ = f.run(ctx) // whatever comes of it
+		round, end := context.WithTimeout(ctx, time.Hour)
+		if r.IntN(2) == 0 {
+			go f.meddle(round, rand.New(rand.NewPCG(seed, uint64(n))))
+		}
+		_, _ = f.run(round) // whatever comes of it
+		end()
 		f.plan.Resnapshot = nil
 		f.Restart()
 		if v := f.Violations(); len(v) > 0 {
 			t.Fatalf("seed %d, %v: violations: %q\n%v", seed, stores, v, tail(f.Events()))
 		}
 	}
+	f.resume()
 	err := f.settle(ctx)
 	if err == nil {
 		err = f.check()
 	}
+	if o, _, e := f.store.Orders(ctx, "sim"); e != nil || len(o.Backfills) > 0 {
+		t.Errorf("seed %d: orders %+v, %v", seed, o, e)
+	}
 	if err != nil {
 		t.Fatalf("seed %d, %v, durable lanes %v: %v\n%v", seed, stores, f.lanes != nil, err, tail(f.Events()))
 	}
+}
+
+// meddle does what people do while a pipeline runs.
+func (f *followed) meddle(ctx context.Context, r *rand.Rand) {
+	for {
+		select {
+		case <-time.After(time.Duration(r.IntN(5000)) * time.Millisecond):
+		case <-ctx.Done():
+			return
+		}
+		o, _, err := f.store.Orders(ctx, "sim")
+		if err != nil {
+			return
+		}
+		switch r.IntN(4) {
+		case 0:
+			o.Paused = !o.Paused
+		case 1:
+			o.Sinks = toggle(o.Sinks, f.sinks[r.IntN(len(f.sinks))].Name)
+		case 2:
+			o.Datasets = toggle(o.Datasets, "t")
+		case 3:
+			o.Last++
+			o.Backfills = append(o.Backfills, state.Backfill{ID: o.Last})
+			if r.IntN(2) == 0 {
+				o.Backfills[len(o.Backfills)-1].Sinks = []string{f.sinks[r.IntN(len(f.sinks))].Name}
+			}
+		}
+		f.store.Order(o)
+	}
+}
+
+func toggle(names []string, name string) []string {
+	if i := slices.Index(names, name); i >= 0 {
+		return slices.Delete(names, i, i+1)
+	}
+	names = append(names, name)
+	slices.Sort(names)
+	return names
+}
+
+// resume ends all pauses.
+func (f *followed) resume() {
+	o, _, _ := f.store.Orders(context.Background(), "sim") // the world works
+	o.Paused, o.Sinks, o.Datasets = false, nil, nil
+	f.store.Order(o)
 }
 
 func tail(events []sim.Event) []sim.Event { return events[max(0, len(events)-60):] }

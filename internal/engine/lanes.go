@@ -175,7 +175,7 @@ func (d *deliverer) goOn(ctx context.Context, at lane.Mark, migrate migration) e
 	}
 	d.ledger, d.detached = []byte(at.Ledger), found == lane.Detached
 	if d.detached || !d.planned() {
-		return nil // it is opened once it is there
+		return d.release() // it is opened and started once it is there
 	}
 	p, has, err := record.Progress{}, false, d.start(ctx)
 	if err == nil {
@@ -326,16 +326,47 @@ func (b *backfiller) serveLanes(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("acknowledging a request: %w", err)
 	}
-	for {
+	return b.fillLanes(ctx)
+}
+
+// fillLanes answers the requests that wait. A lane is attached only once the lanes have a ledger without it: else a crash in between
+// would leave one that says that the sink has everything.
+func (b *backfiller) fillLanes(ctx context.Context) error {
+	for range len(b.g.lanes) {
 		select {
 		case d := <-b.asked:
-			if err := b.fill(ctx, d); err != nil {
-				return err
-			}
+			b.requests = append(b.requests, d)
 		default:
-			return nil
 		}
 	}
+	if len(b.requests) == 0 {
+		return nil
+	}
+	if b.g.durable != nil {
+		now := string(b.merge.Ledger())
+		if at, ok := b.g.durable.Stored(); !ok || at.Ledger != now {
+			if b.marked == now || b.reader.last.Zero() {
+				return nil
+			}
+			b.marked = now
+			return b.mark(ctx, b.reader.last)
+		}
+	}
+	requests := b.requests
+	b.requests = nil
+	for _, d := range requests {
+		if err := b.fill(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// left reports whether a lane that was let go may still be filled: its sink is not known to be down.
+func (b *backfiller) left() bool {
+	return slices.ContainsFunc(b.g.lanes, func(d *deliverer) bool {
+		return !slices.Contains(b.lanes, d.spec.Name) && !d.isDown.Load() && !d.paused()
+	})
 }
 
 // fill opens the backfills that a sink asks for: of the datasets that it names, or of all of them.

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -120,7 +119,8 @@ func (b *backfiller) obey(ctx context.Context) error {
 			}
 		}
 	}
-	return b.settleOrders(ctx)
+	b.settleOrders(ctx)
+	return nil
 }
 
 // pause ends a dataset for all lanes until it is resumed: then it is copied once more.
@@ -148,32 +148,37 @@ func (b *backfiller) goOn(ctx context.Context, name string) error {
 // fillOrder is a backfill that somebody asked for.
 type fillOrder struct {
 	datasets, lanes []string
-	part            bool
-	over            bool // it is complete, and off the list
+	over            bool // it is complete or refused, and off the list
 }
 
-// order opens what somebody asks for. What can't be done is logged and taken off the list, so that it is not tried for ever.
+// order opens what somebody asks for. What is not possible is taken off the list with the reason.
 func (b *backfiller) order(ctx context.Context, f state.Backfill) error {
-	o := &fillOrder{part: f.Where != "" || len(f.Keys) > 0}
+	o := &fillOrder{datasets: f.Datasets}
 	b.ordered[f.ID] = o
-	datasets := f.Datasets
-	if len(datasets) == 0 {
-		datasets = slices.Sorted(maps.Keys(b.known))
+	if len(o.datasets) == 0 {
+		o.datasets = slices.Sorted(maps.Keys(b.known))
 	}
-	lanes := slices.DeleteFunc(slices.Clone(b.lanes), func(l string) bool { return len(f.Sinks) > 0 && !slices.Contains(f.Sinks, l) })
-	if err := b.orderable(f, datasets, lanes); err != nil {
-		b.g.r.log.Error("a backfill that was asked for is not possible", slog.Uint64("id", f.ID), slog.Any("error", err))
+	o.lanes = slices.DeleteFunc(slices.Clone(b.lanes), func(l string) bool { return len(f.Sinks) > 0 && !slices.Contains(f.Sinks, l) })
+	if err := b.orderable(f, o.datasets, o.lanes); err != nil {
+		b.refuse(ctx, f.ID, err)
 		return nil
 	}
-	for _, name := range datasets {
-		if err := b.copyAgain(ctx, name, lanes); err != nil {
+	for _, name := range o.datasets {
+		if err := b.copyAgain(ctx, name, o.lanes); err != nil {
 			return err
 		}
 		b.phase(name)
 	}
-	o.datasets, o.lanes = datasets, lanes
-	b.g.r.log.Info("a backfill that was asked for begins", slog.Uint64("id", f.ID), slog.Any("datasets", datasets), slog.Any("sinks", lanes))
+	b.g.r.log.Info("a backfill that was asked for begins",
+		slog.Uint64("id", f.ID), slog.Any("datasets", o.datasets), slog.Any("sinks", o.lanes))
 	return nil
+}
+
+// refuse takes a backfill off the list that is not possible.
+func (b *backfiller) refuse(ctx context.Context, id uint64, why error) {
+	b.g.r.log.Error("a backfill that was asked for is not possible", slog.Uint64("id", id), slog.Any("error", why))
+	b.ordered[id].over = true
+	b.g.r.changeOrders(ctx, func(o *state.Orders) { *o = o.Fail(id, why.Error()) })
 }
 
 // orderable says why a backfill can't be opened.
@@ -216,46 +221,32 @@ func (b *backfiller) copyAgain(ctx context.Context, name string, lanes []string)
 
 // settleOrders takes complete backfills off the list of what people want. It comes after the marks of their completion were published
 // (W13): a crash in between runs them again.
-func (b *backfiller) settleOrders(ctx context.Context) error {
+func (b *backfiller) settleOrders(ctx context.Context) {
 	var done []uint64
 	for id, o := range b.ordered {
 		if !o.over && !slices.ContainsFunc(o.datasets, func(d string) bool { return b.filling(d, o.lanes) }) {
 			done = append(done, id)
 		}
 	}
-	if len(done) == 0 {
-		return nil
-	}
-	err := b.g.r.changeOrders(ctx, func(o *state.Orders) {
+	if len(done) == 0 || !b.g.r.changeOrders(ctx, func(o *state.Orders) {
 		o.Backfills = slices.DeleteFunc(o.Backfills, func(f state.Backfill) bool { return slices.Contains(done, f.ID) })
-	})
-	if err != nil {
-		return err
+	}) {
+		return
 	}
 	for _, id := range done {
 		b.ordered[id].over = true
 		b.g.r.log.Info("a backfill that was asked for is complete", slog.Uint64("id", id))
 	}
-	return nil
 }
 
-// changeOrders changes what is saved of people's wishes.
-func (r *runner) changeOrders(ctx context.Context, change func(*state.Orders)) error {
-	for {
-		o, v, err := r.deps.Store.Orders(ctx, r.plan.Name)
-		if err != nil {
-			return fmt.Errorf("loading the orders of %s: %w", r.plan.Name, err)
-		}
-		if v == 0 {
-			return nil
-		}
-		change(&o)
-		_, err = r.deps.Store.SaveOrders(ctx, r.plan.Name, o, v)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, state.ErrConflict) {
-			return fmt.Errorf("saving the orders of %s: %w", r.plan.Name, err)
-		}
+// changeOrders changes what is saved of people's wishes, and reports whether it did; else they stay, and are looked at again.
+func (r *runner) changeOrders(ctx context.Context, change func(*state.Orders)) bool {
+	_, err := state.UpdateOrders(ctx, r.deps.Store, r.plan.Name, func(o *state.Orders) error {
+		change(o)
+		return nil
+	})
+	if err != nil && ctx.Err() == nil {
+		r.log.Warn("saving the orders", slog.Any("error", err))
 	}
+	return err == nil
 }

@@ -14,6 +14,7 @@ import (
 
 // shows tells people what the lane does, and the error that is in the way.
 func (d *deliverer) shows(s string, err error) {
+	d.isDown.Store(s == state.LaneDown)
 	d.g.r.ctl.sink(d.spec.Name, func(k *SinkStatus) { k.State, k.Err = s, err })
 }
 
