@@ -127,8 +127,8 @@ func TestLanes(t *testing.T) {
 		"lanes: {kind: durable, folder: /srv/lanes, quota: 1GiB, age: 7d, over: detach}\n": {
 			Kind: config.LanesDurable, Folder: "/srv/lanes", Quota: 1 << 30, Age: 7 * 24 * time.Hour, Over: config.OverDetach,
 		},
-		"lanes: {url: 'nats://a:${env:PW}@one:4222', creds: a.creds}\n": {
-			URL: "nats://a:p%40s%2Fs%3Aw%23d%25%5E%3F%26@one:4222", Creds: "a.creds",
+		"lanes: {url: 'nats://a:${env:PW}@one:4222', creds: a.creds, replicas: 3}\n": {
+			URL: "nats://a:p%40s%2Fs%3Aw%23d%25%5E%3F%26@one:4222", Creds: "a.creds", Replicas: 3,
 		},
 		"lanes: {url: ['tls://one', 'tls://a:b,c@two']}\n": {URL: "tls://one,tls://a:b%2Cc@two"},
 	} {
@@ -200,6 +200,12 @@ func TestProblems(t *testing.T) {
 		}},
 		{"lanes that contradict themselves", "name: n\nsource: {fake: {path: a, follow: true}}\nsinks: {a: b.fake}\n" +
 			"lanes: {kind: memory, quota: 5GB}\n", []string{`4:23: lanes: "quota" is for durable lanes, and kind is memory`}},
+		{"lanes of no server", "name: n\nsource: {fake: {path: a, follow: true}}\nsinks: {a: b.fake}\n" +
+			"lanes: {creds: a, replicas: 3}\n", []string{
+			`4:16: lanes: creds is for the servers of url, which is missing`, `4:29: lanes: replicas is for the servers of url, which is missing`,
+		}},
+		{"too many replicas", "name: n\nsource: {fake: {path: a, follow: true}}\nsinks: {a: b.fake}\n" +
+			"lanes: {url: nats://h, replicas: 30}\n", []string{`4:34: want at most 5 replicas, not 30`}},
 		{"lanes in two places", "name: n\nsource: {fake: {path: a, follow: true}}\nsinks: {a: b.fake}\n" +
 			"lanes: {url: nats://h, folder: x, over: detach}\n", []string{
 			`4:32: lanes: folder is for lanes that this process keeps itself, url for those of servers: want one of them`,

@@ -12,13 +12,14 @@ import (
 
 // Lanes says where what was read waits for the sinks of a source that is followed.
 type Lanes struct {
-	Kind   string           // auto (or empty), memory or durable
-	URL    connector.Secret // of the NATS servers that keep durable lanes, with commas between them; empty: this process keeps them itself
-	Creds  string           // file with the credentials for URL; empty: none, or those in URL
-	Folder string           // of the lanes that this process keeps itself; empty: one beside the saved state
-	Quota  int64            // bytes that a durable lane may hold; 0: no bound
-	Age    time.Duration    // that its oldest item may reach; 0: no bound
-	Over   string           // what happens to a lane over its bounds: hold (or empty) or detach
+	Kind     string           // auto (or empty), memory or durable
+	URL      connector.Secret // of the NATS servers that keep durable lanes, with commas between them; empty: this process keeps them itself
+	Creds    string           // file with the credentials for URL; empty: none, or those in URL
+	Replicas int              // of what waits, where URL is a cluster; 0: 1
+	Folder   string           // of the lanes that this process keeps itself; empty: one beside the saved state
+	Quota    int64            // bytes that a durable lane may hold; 0: no bound
+	Age      time.Duration    // that its oldest item may reach; 0: no bound
+	Over     string           // what happens to a lane over its bounds: hold (or empty) or detach
 }
 
 // The kinds of lanes.
@@ -65,6 +66,7 @@ func (d *decoder) lanes(v *node) Lanes {
 		{key: "kind", decode: kind},
 		{key: "url", decode: func(v *node) { d.laneURL(v, &l.URL) }},
 		{key: "creds", decode: func(v *node) { d.text(v, &l.Creds) }},
+		{key: "replicas", decode: func(v *node) { d.replicas(v, &l.Replicas) }},
 		{key: "folder", decode: func(v *node) { d.text(v, &l.Folder) }},
 		{key: "quota", decode: func(v *node) { parsed(d, v, &l.Quota, ParseSize) }},
 		{key: "age", decode: func(v *node) { parsed(d, v, &l.Age, ParseAge) }},
@@ -89,12 +91,26 @@ func (d *decoder) laneConflicts(v *node, l Lanes) {
 	if l.URL != "" && l.Folder != "" {
 		d.fail(v.get("folder"), "lanes: folder is for lanes that this process keeps itself, url for those of servers: want one of them")
 	}
-	if l.URL == "" && l.Creds != "" {
-		d.fail(v.get("creds"), "lanes: creds is for the servers of url, which is missing")
+	for _, key := range []string{"creds", "replicas"} {
+		if at := v.get(key); at != nil && l.URL == "" {
+			d.fail(at, "lanes: %s is for the servers of url, which is missing", key)
+		}
 	}
 	if l.Over == OverDetach && l.Quota == 0 && l.Age == 0 {
 		d.fail(v.get("over"), "lanes: over: detach has no effect without a quota or an age")
 	}
+}
+
+// maxReplicas is what JetStream has at most.
+const maxReplicas = 5
+
+func (d *decoder) replicas(v *node, dst *int) {
+	n := d.count(v)
+	if n > maxReplicas {
+		d.fail(v, "want at most %d replicas, not %d", maxReplicas, n)
+		return
+	}
+	*dst = int(n)
 }
 
 // laneSchemes are the schemes of URLs of NATS servers.
@@ -133,6 +149,10 @@ func lanesSchema() object {
 					"type":        []string{"string", "array"}, "items": object{"type": "string"},
 				},
 				"creds": object{"description": "A file with credentials for the servers of url.", "type": "string"},
+				"replicas": object{
+					"description": "Where url is a cluster, how many of its servers keep what waits; left out: one.",
+					"type":        "integer", "minimum": 0, "maximum": maxReplicas,
+				},
 				"folder": object{
 					"description": "Where this process keeps durable lanes; left out: beside the saved state.", "type": "string",
 				},

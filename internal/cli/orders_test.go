@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +28,8 @@ type shell struct {
 	t   *testing.T
 	dir string
 	app App
+
+	hear io.Writer // gets what is written to standard error, too; nil: nobody
 }
 
 func newShell(t *testing.T) *shell {
@@ -46,6 +50,9 @@ func (s *shell) runIn(ctx context.Context, args ...string) (code int, stdout, st
 	var out, errs bytes.Buffer
 	app := s.app
 	app.Stdout, app.Stderr = &out, &errs
+	if s.hear != nil {
+		app.Stderr = io.MultiWriter(&errs, s.hear)
+	}
 	code = app.Run(ctx, append([]string{"--state", s.dir}, args...))
 	return code, out.String(), errs.String()
 }
@@ -230,7 +237,7 @@ func TestOrdersOfAFile(t *testing.T) {
 	s.refuses("well can't copy only some of the rows", "backfill", file, "--dataset", "any", "--where", "id > 1")
 }
 
-// clause W13: a request is kept once, until it is complete or taken back.
+// A request is kept once, until it is complete or taken back.
 func TestBackfillRequests(t *testing.T) {
 	s := newShell(t)
 	s.save(shop(""))
@@ -284,17 +291,15 @@ func TestBackfillWait(t *testing.T) {
 			s := newShell(t)
 			s.save(shop(""))
 			store := s.store()
+			heard, w := io.Pipe()
+			s.hear = w
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				asked := func() bool {
-					o, _, err := store.Orders(t.Context(), "shop")
-					return err != nil || len(o.Backfills) > 0
+				defer func() { _, _ = io.Copy(io.Discard, heard) }()
+				if line, err := bufio.NewReader(heard).ReadString('\n'); err != nil {
+					t.Errorf("hearing %q: %v", line, err)
 				}
-				for !asked() {
-					time.Sleep(time.Millisecond)
-				}
-				time.Sleep(backfillPoll / 2) // so that the first look sees the copy
 				if c.ledger != "" {
 					r, version, _ := store.Load(t.Context(), "shop")
 					r.Progress.Ledger = []byte(c.ledger)
@@ -308,6 +313,9 @@ func TestBackfillWait(t *testing.T) {
 				}
 			}()
 			code, out, errs := s.run("backfill", "shop", "--dataset", "public.orders", "--sink", "lake", "--wait")
+			if err := w.Close(); err != nil {
+				t.Error(err)
+			}
 			<-ended
 			if code != c.code || !strings.Contains(out+errs, c.want) {
 				t.Errorf("ended with %d:\n%s%s", code, out, errs)
@@ -354,7 +362,7 @@ func TestBackfillWatchSilent(t *testing.T) {
 	}
 }
 
-// clause W16: what waits for each sink.
+// What waits for each sink, from what is saved.
 func TestLanes(t *testing.T) {
 	s := newShell(t)
 	s.save(shop("3-aa"))

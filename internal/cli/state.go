@@ -241,7 +241,11 @@ unless --yes is given.`,
 				if _, err := store.Save(ctx, r, version); err != nil {
 					return err
 				}
-				return s.print("saved: %s stands %s\n", r.Pipeline, stands(r))
+				text := fmt.Sprintf("saved: %s stands %s\n", r.Pipeline, stands(r))
+				if r.Stream != "" {
+					text += "what waits in its lanes on disk is no part of it: their folder has to be the one of this state\n"
+				}
+				return s.print("%s", text)
 			})
 		},
 	}
