@@ -284,52 +284,93 @@ func TestLogPreparedFolderIsTaken(t *testing.T) {
 	}
 }
 
-// clause E4: after Prepare has failed, whichever operation it was, the same value aborts, and nothing is left.
+// clause E4: after Prepare or Publish has failed, whichever operation it was, the same value aborts: nothing is left, and what was published
+// after all stays, as a whole and also when power is lost.
 func TestLogAbortAfterFailure(t *testing.T) {
-	for i := 0; ; i++ {
-		mem := vfs.NewMem()
-		armed, hit := -1, ""
-		hooked := vfs.Hook(mem, func(o vfs.Op) error {
-			if armed < 0 {
-				return nil
+	for _, publish := range []bool{false, true} {
+		seen := map[int]bool{}
+		for i := 0; ; i++ {
+			mem := vfs.NewMem()
+			armed, hit := -1, ""
+			hooked := vfs.Hook(mem, func(o vfs.Op) error {
+				if armed--; armed != 0 {
+					return nil
+				}
+				hit = o.String()
+				return errBroken
+			})
+			snk := startLog(t, file.On(newLog(logRoot, ""), hooked), 1)
+			write(t, snk, connectortest.Numbered("d", 1, 1))
+			if err := commitLog(snk, numbered(1)); err != nil {
+				t.Fatal(err)
 			}
-			if armed--; armed >= 0 {
-				return nil
+			err := failsAt(t, snk, publish, func() { armed = i + 1 })
+			armed = -1
+			if (err == nil) != (hit == "") {
+				t.Fatalf("fault at %s: %v", hit, err)
 			}
-			hit = o.String()
-			return errBroken
-		})
-		snk := startLog(t, file.On(newLog(logRoot, ""), hooked), 1)
-		write(t, snk, connectortest.Numbered("d", 1, 1))
-		if err := commitLog(snk, numbered(1)); err != nil {
-			t.Fatal(err)
-		}
-		armed = i
-		err := snk.Write(t.Context(), connectortest.Numbered("e", 1, 1))
-		if err == nil {
-			_, err = prepareLog(snk, numbered(2))
-		}
-		armed = -1
-		if (err == nil) != (hit == "") {
-			t.Fatalf("fault at %s: %v", hit, err)
-		}
-		if err := abortLog(snk); err != nil {
-			t.Fatalf("fault at %s: Abort: %v", hit, err)
-		}
-		r := logReader{mem, logRoot}
-		if left, lines := r.leftovers(), r.lines(t); len(left) > 0 || len(lines["d"]) != 1 || len(lines["e"]) != 0 {
-			t.Fatalf("fault at %s: left %v, %v", hit, left, lines)
-		}
-		if err := snk.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if hit == "" {
-			if i < 15 {
-				t.Errorf("%d operations", i)
+			if err := errors.Join(abortLog(snk), snk.Close(t.Context())); err != nil {
+				t.Fatalf("fault at %s: Abort: %v", hit, err)
 			}
-			return
+			for _, left := range []*vfs.Mem{mem, mem.CrashClone(nil)} {
+				r := logReader{left, logRoot}
+				snk := startLog(t, file.On(newLog(logRoot, ""), left), 2)
+				epoch, listed := r.committed(t)
+				seen[epoch] = true
+				if diff := cmp.Diff(listed, filled(r.lines(t))); diff != "" || len(listed["d"]) != 1 || len(listed["e"]) != epoch-1 {
+					t.Fatalf("fault at %s: epoch %d (-manifest +folders):\n%s", hit, epoch, diff)
+				}
+				if left := r.leftovers(); len(left) > 0 {
+					t.Fatalf("fault at %s: left %v", hit, left)
+				}
+				if err := snk.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			if hit == "" {
+				if i < 10 || seen[2] != publish || !seen[1] {
+					t.Errorf("%d operations, seen are epochs %v", i, seen)
+				}
+				break
+			}
 		}
 	}
+}
+
+// clause E16: what was aborted does not come back with loss of power: the next Start leaves nothing, and goes on without a decision.
+func TestLogAbortedForGood(t *testing.T) {
+	mem := vfs.NewMem()
+	prepareOne(t, mem)
+	snk := startLog(t, file.On(newLog(logRoot, ""), mem), 2)
+	if err := abortLog(snk); err != nil {
+		t.Fatal(err)
+	}
+	mem = mem.CrashClone(nil)
+	snk = startLog(t, file.On(newLog(logRoot, ""), mem), 3)
+	if left := (logReader{mem, logRoot}).leftovers(); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	write(t, snk, connectortest.Numbered("d", 2, 1))
+	if err := errors.Join(commitLog(snk, numbered(2)), snk.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// failsAt writes an epoch and prepares it, or also publishes it, of which the last step is to fail.
+func failsAt(t *testing.T, snk connector.Sink, publish bool, arm func()) error {
+	t.Helper()
+	if !publish {
+		arm()
+	}
+	if err := snk.Write(t.Context(), connectortest.Numbered("e", 1, 1)); err != nil {
+		return err
+	}
+	staged, err := prepareLog(snk, numbered(2))
+	if err != nil || !publish {
+		return err
+	}
+	arm()
+	return publishLog(snk, numbered(2), staged)
 }
 
 // An epoch without rows costs one manifest: no other file is made, and nothing is synced twice. A read failure is never "nothing".
