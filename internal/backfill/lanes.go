@@ -7,6 +7,9 @@ import (
 
 // Drop forgets a lane: it has nothing, and nothing is read for it.
 func (m *Merge) Drop(lane string) {
+	for _, j := range slices.Clone(m.parts) {
+		m.leaveParts(lane, j.dataset, Truncate)
+	}
 	delete(m.seeded, lane)
 	delete(m.ahead, lane)
 	m.dirty = true

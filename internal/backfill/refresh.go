@@ -175,7 +175,8 @@ func (m *Merge) Due(w *Work, snapshot record.Position) bool {
 }
 
 // Refresh returns which rows of a part's chunk are delivered; nil: none. They must be due. The work is stale afterwards where the columns
-// of the rows are older than what the lanes have got.
+// of the rows are older than what the lanes have got. It waits until transactions are visible that keys were changed by which have to be
+// read once more.
 func (m *Merge) Refresh(ctx context.Context, w *Work, b *record.Batch) (*record.Batch, error) {
 	j, s := w.job, w.seg
 	if w.Stale() {
@@ -195,6 +196,7 @@ func (m *Merge) Refresh(ctx context.Context, w *Work, b *record.Batch) (*record.
 	}
 	keep := make([]bool, b.NumRows())
 	kept := 0
+	var must []record.Position
 	for i := range keep {
 		key := m.src.KeyOf(b.Schema, b.Rows, i)
 		t, changed := s.touched[string(key)]
@@ -202,14 +204,15 @@ func (m *Merge) Refresh(ctx context.Context, w *Work, b *record.Batch) (*record.
 			kept++
 		} else if !t.whole {
 			j.reopen(key)
+			must = append(must, t.txn)
 		}
 		if s.objects != nil {
 			s.mark(key)
 		}
 	}
 	j.rows += int64(kept)
-	if kept == 0 {
-		return nil, nil
+	if err := m.visible(ctx, must); err != nil || kept == 0 {
+		return nil, err
 	}
 	return b.Keep(func(i int) bool { return keep[i] }) //nolint:wrapcheck // it names the column
 }
