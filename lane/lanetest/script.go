@@ -1,9 +1,8 @@
-package lane_test
+package lanetest
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -20,12 +20,14 @@ import (
 	"github.com/leatdata/leat/record"
 )
 
-var update = flag.Bool("update", false, "rewrite the expected output in testdata")
-
 // script runs commands on one stream. Items are numbered as they are published; i3 is the third one.
 type script struct {
-	m         *lane.Memory
-	items     map[lane.Item]string
+	kit       Kit
+	t         TB
+	m         lane.Stream
+	finish    func() // nil: nothing was opened yet
+	spec      lane.Spec
+	items     int // published so far
 	consumers map[string]lane.Consumer[lane.Item]
 	held      map[string]lane.Delivery[lane.Item] // a/i3: the last delivery of item 3 on lane a
 	requests  lane.Consumer[lane.Request]
@@ -33,11 +35,18 @@ type script struct {
 	pending   map[string]*call[string] // by the command that waits
 }
 
-// clauses W1, W3, W5, W6, W7, W8, W9, W10, W11, W13: the scripts in testdata, for reading.
-func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%d scripts, error %v", len(files), err)
+// Scripts plays the scripts that the patterns name, and compares what the stream answers. With update they are rewritten.
+//
+// clauses W1, W3, W5, W6, W7, W8, W9, W10, W11, W13, W14: for reading.
+func Scripts(t *testing.T, k Kit, update bool, patterns ...string) {
+	t.Helper()
+	var files []string
+	for _, p := range patterns {
+		found, err := filepath.Glob(p)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %d scripts, error %v", p, len(found), err)
+		}
+		files = append(files, found...)
 	}
 	for _, name := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(name), ".txt"), func(t *testing.T) {
@@ -46,8 +55,8 @@ func TestScripts(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got string
-			synctest.Test(t, func(*testing.T) { got = play(string(content)) })
-			if *update {
+			synctest.Test(t, func(t *testing.T) { got = play(t, k, string(content)) })
+			if update {
 				if err := os.WriteFile(name, []byte(got), 0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -61,11 +70,13 @@ func TestScripts(t *testing.T) {
 }
 
 // play runs the lines that begin with "> " and puts what they answer beneath; comments and empty lines stay.
-func play(content string) string {
+func play(t TB, k Kit, content string) string {
 	s := &script{
-		items: map[lane.Item]string{}, consumers: map[string]lane.Consumer[lane.Item]{}, held: map[string]lane.Delivery[lane.Item]{},
+		kit: k, t: t, finish: func() {},
+		consumers: map[string]lane.Consumer[lane.Item]{}, held: map[string]lane.Delivery[lane.Item]{},
 		asked: map[string]lane.Delivery[lane.Request]{}, pending: map[string]*call[string]{},
 	}
+	defer func() { s.finish() }()
 	var out strings.Builder
 	for line := range strings.Lines(content) {
 		command, ok := strings.CutPrefix(strings.TrimSpace(line), "> ")
@@ -127,7 +138,9 @@ func (s *script) command(ctx context.Context, word string, args []string) (answe
 		return "", s.open(args)
 	case "publish":
 		it, to := s.item(args)
-		return s.items[it], s.m.Publish(ctx, it, to...)
+		s.items++
+		it.Size = int64(s.items)
+		return nameOf(it), s.m.Publish(ctx, it, to...)
 	case "attach":
 		s.consumers[args[0]], err = s.m.Lane(args[0])
 		return "", err
@@ -157,14 +170,23 @@ func (s *script) command(ctx context.Context, word string, args []string) (answe
 		return s.serve(ctx, word, args)
 	case "status":
 		return s.status(args)
+	case "crash", "release", "wait", "reattach", "covered", "lanes":
+		return s.durable(word, args)
 	}
 	return "", errors.New("unknown command")
 }
 
-func (s *script) open(args []string) (err error) {
-	clear(s.items)
+func (s *script) open(args []string) error {
+	s.finish()
+	s.items, s.spec = 0, lane.Spec{Pipeline: "p", Run: "r"}
+	s.settings(args)
+	s.m, s.finish = s.kit.Open(s.t, s.spec)
+	return nil
+}
+
+// settings reads the names of sinks, and items=N, bytes=N, untracked=SINK, run=ID, quota=BYTES, age=DURATION, detach=true.
+func (s *script) settings(args []string) {
 	var sinks []string
-	var o lane.Options
 	for _, a := range args {
 		key, value, option := strings.Cut(a, "=")
 		n, _ := strconv.Atoi(value)
@@ -172,21 +194,74 @@ func (s *script) open(args []string) (err error) {
 		case !option:
 			sinks = append(sinks, a)
 		case key == "items":
-			o.Items = n
+			s.spec.Items = n
 		case key == "bytes":
-			o.Bytes = int64(n)
+			s.spec.Bytes = int64(n)
 		case key == "untracked":
-			o.Untracked = append(o.Untracked, value)
+			s.spec.Untracked = append(s.spec.Untracked, value)
+		case key == "run":
+			s.spec.Run = value
+		case key == "quota":
+			s.spec.Quota.Bytes = int64(n)
+		case key == "age":
+			s.spec.Quota.Age, _ = time.ParseDuration(value)
+		case key == "detach":
+			s.spec.Quota.Detach = value == "true"
 		}
 	}
-	s.m, err = lane.NewMemory(sinks, o)
-	return err
+	if len(sinks) > 0 {
+		s.spec.Sinks = sinks
+	}
+}
+
+// durable are the commands of a durable stream.
+func (s *script) durable(word string, args []string) (string, error) {
+	if word == "crash" || word == "release" {
+		s.settings(args)
+		s.m = s.kit.Reopen(s.t, s.m, s.spec, word == "crash")
+		clear(s.consumers)
+		clear(s.held)
+		return "", nil
+	}
+	d, ok := s.m.(lane.Durable)
+	if !ok {
+		return "", errors.New("the stream is not durable")
+	}
+	switch word {
+	case "wait":
+		time.Sleep(time.Second)
+		return "", nil
+	case "reattach":
+		return "", d.Attach(args[0])
+	case "covered":
+		n, _ := strconv.ParseUint(args[1], 10, 64)
+		ok, err := d.Covered(args[0], n)
+		return strconv.FormatBool(ok), err
+	}
+	at, _ := d.Stored()
+	parts := []string{"stored " + at.Position.String()}
+	for _, n := range args {
+		h, err := d.Holds(n)
+		if err != nil {
+			return "", err
+		}
+		found, err := d.Found(n)
+		if err != nil {
+			return "", err
+		}
+		how := []string{"created", "kept", "detached"}[found]
+		text := fmt.Sprintf("%s: %s, %d items behind %d", n, how, h.Items, h.Acked)
+		if h.Detached {
+			text += ", let go"
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; "), nil
 }
 
 // item makes what the arguments say: at=POSITION, bytes=N, to=SINK, complete=DATASET.
-func (s *script) item(args []string) (lane.Item, []string) {
+func (s *script) item(args []string) (lane.Batch, []string) {
 	b := &record.Batch{Changes: 1}
-	var it lane.Item = lane.Batch{Batch: b}
 	var to []string
 	for _, a := range args {
 		key, value, _ := strings.Cut(a, "=")
@@ -199,18 +274,19 @@ func (s *script) item(args []string) (lane.Item, []string) {
 		case "to":
 			to = append(to, value)
 		case "complete":
-			it = marker(value)
+			b.Schema = &record.Schema{Dataset: value} // it stands for the mark
 		}
 	}
-	if _, known := s.items[it]; !known {
-		s.items[it] = fmt.Sprintf("i%d", len(s.items)+1)
-	}
-	return it, to
+	return lane.Batch{Batch: b}, to
 }
 
-// marker is comparable, unlike the item itself.
-func marker(dataset string) lane.Item {
-	return lane.Batch{Batch: &record.Batch{Schema: &record.Schema{Dataset: dataset}}}
+// nameOf tells items apart by a field that lanes don't look at.
+func nameOf(it lane.Item) string {
+	b, ok := it.(lane.Batch)
+	if !ok {
+		return fmt.Sprint(it)
+	}
+	return fmt.Sprintf("i%d", b.Size)
 }
 
 func (s *script) receive(ctx context.Context, sink string) (string, error) {
@@ -218,8 +294,8 @@ func (s *script) receive(ctx context.Context, sink string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s.held[sink+"/"+s.items[d.Item()]] = d
-	return s.items[d.Item()], nil
+	s.held[sink+"/"+nameOf(d.Item())] = d
+	return nameOf(d.Item()), nil
 }
 
 // serve receives a request; done acknowledges it.

@@ -1,4 +1,4 @@
-package lane_test
+package lanetest
 
 import (
 	"slices"
@@ -10,12 +10,15 @@ import (
 	"github.com/leatdata/leat/lane"
 )
 
-// clause W13: whatever is asked, served, lost and asked again, each request is served in full after it was asked, or still waits;
-// equal ones coalesce, so that no more wait than there are sinks.
-func TestRequestsModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		m, err := lane.NewMemory([]string{"a", "b"}, lane.Options{})
-		must(t, err == nil, "%v", err)
+// Requests draws what is asked, served, lost and asked again: each request is served in full after it was asked, or still waits; equal
+// ones coalesce, so that no more wait than there are sinks.
+//
+// clause W13
+func Requests(t *testing.T, k Kit) {
+	t.Helper()
+	k.run(t, func(t *rapid.T) {
+		m, finish := k.Open(t, lane.Spec{Pipeline: "p", Run: "r", Sinks: []string{"a", "b"}})
+		defer finish()
 		type served struct {
 			real  lane.Delivery[lane.Request]
 			valid bool

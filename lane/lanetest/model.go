@@ -1,4 +1,4 @@
-package lane_test
+package lanetest
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"testing/synctest"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -53,6 +52,13 @@ type (
 		tracked  bool
 		log      []*modelEntry
 		consumer *modelConsumer
+		base     modelMark // the frontier before the log
+		gone     int       // the newest item that was acknowledged before the log
+		saved    int       // what is acknowledged up to this item is known to be durable
+	}
+	modelMark struct {
+		id       int
+		position string
 	}
 	modelPublication struct {
 		*modelItem
@@ -90,8 +96,9 @@ func (c *call[T]) returned() bool {
 }
 
 type machine struct {
-	real       *lane.Memory
-	limits     lane.Options
+	kit        Kit
+	real       lane.Stream
+	spec       lane.Spec
 	lanes      []*modelLane
 	waiting    []*modelPublication
 	deliveries []*modelDelivery
@@ -99,6 +106,8 @@ type machine struct {
 	closed     bool
 	watermark  string
 	idle       bool
+	numbers    map[int]uint64 // by item: the number that it was delivered with
+	last       *modelItem     // the newest one with a position that entered
 }
 
 func (l *modelLane) sum(state string) (c lane.Count) {
@@ -115,6 +124,7 @@ func (l *modelLane) sum(state string) (c lane.Count) {
 
 // frontier is the index in the log behind which everything is acknowledged: position and the item's id.
 func (l *modelLane) frontier() (id int, position string) {
+	id, position = l.base.id, l.base.position
 	for _, e := range l.log {
 		if e.state != "acked" {
 			break
@@ -160,9 +170,13 @@ func (m *machine) lowest() string {
 	return position
 }
 
+// hasRoom knows the bounds of a stream in memory; a durable one has none here.
 func (m *machine) hasRoom(l *modelLane, c lane.Count) bool {
+	if m.kit.Durable {
+		return true
+	}
 	q := l.sum("queued")
-	return q.Items == 0 || (q.Items+1 <= int64(m.limits.Items) && q.Bytes+c.Bytes <= m.limits.Bytes)
+	return q.Items == 0 || (q.Items+1 <= int64(m.spec.Items) && q.Bytes+c.Bytes <= m.spec.Bytes)
 }
 
 // serve lets the first publication enter that may, and reports whether there was one.
@@ -176,6 +190,9 @@ func (m *machine) serve() *modelPublication {
 		}
 		for _, l := range p.lanes {
 			l.log = append(l.log, &modelEntry{modelItem: p.modelItem, state: "queued"})
+		}
+		if !p.position.Zero() {
+			m.last = p.modelItem
 		}
 		m.waiting = slices.Delete(m.waiting, i, i+1)
 		return p
@@ -192,17 +209,17 @@ func must(t *rapid.T, ok bool, format string, args ...any) {
 
 // settle brings the model to rest, checking every call that must have returned by now.
 func (m *machine) settle(t *rapid.T) {
-	synctest.Wait()
+	m.kit.rest()
 	for progress := true; progress; {
 		progress = false
 		if m.closed {
 			for _, p := range m.waiting {
-				must(t, p.call.returned() && errors.Is(p.call.err, lane.ErrClosed), "publication %d after close: %v", p.id, p.call.err)
+				must(t, m.returns(p.call) && errors.Is(p.call.err, lane.ErrClosed), "publication %d after close: %v", p.id, p.call.err)
 			}
 			m.waiting = nil
 		}
 		if p := m.serve(); p != nil {
-			must(t, p.call.returned() && p.call.err == nil, "publication %d: room, but error %v", p.id, p.call.err)
+			must(t, m.returns(p.call) && p.call.err == nil, "publication %d: room, but error %v", p.id, p.call.err)
 			progress = true
 		}
 		for _, l := range m.lanes {
@@ -221,6 +238,9 @@ func (m *machine) settle(t *rapid.T) {
 	}
 }
 
+// returns reports whether a call that must return does.
+func (m *machine) returns(c interface{ returned() bool }) bool { return m.kit.eventually(c.returned) }
+
 // settleReceive checks a receive that is pending, and reports whether it took an item.
 func (m *machine) settleReceive(t *rapid.T, l *modelLane, c *modelConsumer) bool {
 	call, next := c.pending, l.firstQueued()
@@ -228,20 +248,34 @@ func (m *machine) settleReceive(t *rapid.T, l *modelLane, c *modelConsumer) bool
 	case call == nil:
 		return false
 	case next == nil && m.closed:
-		must(t, call.returned() && errors.Is(call.err, io.EOF), "%s: drained, but error %v", l.sink, call.err)
+		must(t, m.returns(call) && errors.Is(call.err, io.EOF), "%s: drained, but error %v", l.sink, call.err)
 		c.pending = nil
 		return false
 	case next == nil:
 		return false
 	}
-	must(t, call.returned() && call.err == nil, "%s: item %d is queued, but was not received: %v", l.sink, next.id, call.err)
+	must(t, m.returns(call) && call.err == nil, "%s: item %d is queued, but was not received: %v", l.sink, next.id, call.err)
 	got := call.result
-	must(t, got.Item() == next.item, "%s: received %v, want item %d", l.sink, got.Item(), next.id)
-	must(t, digest(got.Item()) == next.digest, "%s: item %d has changed", l.sink, next.id)
+	if !m.kit.Durable {
+		must(t, got.Item() == next.item, "%s: received %v, want item %d", l.sink, got.Item(), next.id)
+	}
+	must(t, digest(got.Item()) == next.digest, "%s: not item %d, or it has changed: %v", l.sink, next.id, got.Item())
+	m.number(t, next.id, got.Number())
 	d := &modelDelivery{real: got, entry: next, lane: l, consumer: c}
 	next.state, next.holder, c.pending = "flying", d, nil
 	m.deliveries = append(m.deliveries, d)
 	return true
+}
+
+// number checks that an item keeps its number, and that numbers grow as items do.
+func (m *machine) number(t *rapid.T, id int, number uint64) {
+	if known, ok := m.numbers[id]; ok {
+		must(t, known == number, "item %d had number %d, and comes again as %d", id, known, number)
+	}
+	m.numbers[id] = number
+	for other, n := range m.numbers {
+		must(t, (other < id) == (n < number) && (other == id) == (n == number), "item %d has number %d, item %d has %d", id, number, other, n)
+	}
 }
 
 func (m *machine) check(t *rapid.T) {
@@ -263,6 +297,7 @@ func (m *machine) check(t *rapid.T) {
 	want := m.lowest()
 	must(t, ok == (want != ""), "watermark %s, want %q", p, want)
 	must(t, !ok || p.String() == want, "watermark %s, want %s", p, want)
+	must(t, at.Ledger == ledgerAt(want), "ledger %q at %q", at.Ledger, want)
 	if want != m.watermark || (idle && !m.idle) {
 		select {
 		case <-m.real.Moved():
@@ -271,6 +306,14 @@ func (m *machine) check(t *rapid.T) {
 		}
 	}
 	m.watermark, m.idle = want, idle
+}
+
+// ledgerAt is the ledger that rides on the item of a position.
+func ledgerAt(position string) string {
+	if position == "" {
+		return ""
+	}
+	return `{"at":` + position + "}"
 }
 
 var numbers = arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
@@ -288,7 +331,7 @@ func digest(it lane.Item) [sha256.Size]byte {
 	if !ok {
 		return sha256.Sum256(fmt.Append(nil, it))
 	}
-	text := fmt.Append(nil, b.Position, b.Changes, b.Ops)
+	text := fmt.Append(nil, b.Position, b.Changes, b.Ops, b.Ledger)
 	for i := range b.NumRows() {
 		text = append(text, b.RowJSON(i)...)
 	}
@@ -296,7 +339,8 @@ func digest(it lane.Item) [sha256.Size]byte {
 }
 
 func (m *machine) publish(t *rapid.T, lanes []*modelLane, b *record.Batch) {
-	p := &modelPublication{lanes: lanes, modelItem: &modelItem{id: m.published, item: lane.Batch{Batch: b}, position: b.Position}}
+	p := &modelPublication{lanes: lanes, modelItem: &modelItem{id: m.published, position: b.Position}}
+	p.item = lane.Batch{Batch: b, Ledger: ledgerAt(positionText(b))}
 	p.count = lane.Count{Items: 1, Rows: int64(b.NumRows()), Changes: int64(b.Changes), Bytes: b.Bytes()}
 	p.digest = digest(p.item)
 	var to []string
@@ -308,6 +352,8 @@ func (m *machine) publish(t *rapid.T, lanes []*modelLane, b *record.Batch) {
 	p.call = start(func(ctx context.Context) (struct{}, error) { return struct{}{}, m.real.Publish(ctx, p.item, to...) })
 	m.waiting = append(m.waiting, p)
 }
+
+func positionText(b *record.Batch) string { return string(b.Position.Data) }
 
 func (m *machine) nextID() int {
 	m.published++
@@ -341,8 +387,7 @@ func (m *machine) CancelPublish(t *rapid.T) {
 	i := rapid.IntRange(0, len(m.waiting)-1).Draw(t, "publication")
 	p := m.waiting[i]
 	p.call.cancel()
-	synctest.Wait()
-	must(t, p.call.returned() && errors.Is(p.call.err, context.Canceled), "cancelled publication: %v", p.call.err)
+	must(t, m.returns(p.call) && errors.Is(p.call.err, context.Canceled), "cancelled publication: %v", p.call.err)
 	m.waiting = slices.Delete(m.waiting, i, i+1)
 }
 
@@ -366,8 +411,7 @@ func (m *machine) CancelReceive(t *rapid.T) {
 	}
 	call := l.consumer.pending
 	call.cancel()
-	synctest.Wait()
-	must(t, call.returned() && errors.Is(call.err, context.Canceled), "cancelled receive: %v", call.err)
+	must(t, m.returns(call) && errors.Is(call.err, context.Canceled), "cancelled receive: %v", call.err)
 	l.consumer.pending = nil
 }
 
@@ -443,8 +487,7 @@ func (m *machine) detach(t *rapid.T, l *modelLane, why error) {
 	if c.pending == nil {
 		c.pending = start(c.real.Receive)
 	}
-	synctest.Wait()
-	must(t, c.pending.returned() && errors.Is(c.pending.err, why), "receive on a detached consumer: %v, want %v", c.pending.err, why)
+	must(t, m.returns(c.pending) && errors.Is(c.pending.err, why), "receive on a detached consumer: %v, want %v", c.pending.err, why)
 }
 
 // Close ends publication; seldom, since little happens afterwards.
@@ -457,50 +500,55 @@ func (m *machine) Close(t *rapid.T) {
 	m.closed = true
 }
 
-// clauses W1, W2, W3, W4, W5, W6, W7, W8, W9, W10, W11, W12, W16: random commands, compared with the model after each.
-func TestModel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rapid.Check(struct{ testing.TB }{t}, func(t *rapid.T) { // in a bubble a *testing.T can't be asked for its deadline
-			m := &machine{idle: true, limits: lane.Options{
-				Items: rapid.IntRange(1, 4).Draw(t, "items"),
-				Bytes: rapid.Int64Range(1, 2000).Draw(t, "bytes"),
-			}}
-			var sinks []string
-			for _, s := range []string{"a", "b", "c"}[:rapid.IntRange(1, 3).Draw(t, "sinks")] {
-				sinks = append(sinks, s)
-				l := &modelLane{sink: s, tracked: s != "b" || rapid.Bool().Draw(t, "b tracked")}
-				if !l.tracked {
-					m.limits.Untracked = append(m.limits.Untracked, s)
-				}
-				m.lanes = append(m.lanes, l)
+// Model draws random commands and compares the stream with a model after each.
+//
+// clauses W1, W2, W3, W4, W5, W6, W7, W8, W9, W10, W11, W12, W16; of a durable stream W14, too.
+func Model(t *testing.T, k Kit) {
+	t.Helper()
+	k.run(t, func(t *rapid.T) {
+		m := &machine{kit: k, idle: true, numbers: map[int]uint64{}, spec: lane.Spec{Pipeline: "p", Run: "r", Options: lane.Options{
+			Items: rapid.IntRange(1, 4).Draw(t, "items"),
+			Bytes: rapid.Int64Range(1, 2000).Draw(t, "bytes"),
+		}}}
+		for _, s := range []string{"a", "b", "c"}[:rapid.IntRange(1, 3).Draw(t, "sinks")] {
+			m.spec.Sinks = append(m.spec.Sinks, s)
+			l := &modelLane{sink: s, tracked: s != "b" || rapid.Bool().Draw(t, "b tracked")}
+			if !l.tracked {
+				m.spec.Untracked = append(m.spec.Untracked, s)
 			}
-			var err error
-			m.real, err = lane.NewMemory(sinks, m.limits)
-			must(t, err == nil, "%v", err)
-			defer m.stop()
-			for _, l := range m.lanes {
-				if rapid.IntRange(0, 3).Draw(t, "late") > 0 {
-					m.attach(t, l)
-				}
+			m.lanes = append(m.lanes, l)
+		}
+		var finish func()
+		m.real, finish = k.Open(t, m.spec)
+		defer func() { m.stop(); finish() }()
+		for _, l := range m.lanes {
+			if rapid.IntRange(0, 3).Draw(t, "late") > 0 {
+				m.attach(t, l)
 			}
-			t.Repeat(map[string]func(*rapid.T){
-				"":              m.check,
-				"Publish":       m.Publish,
-				"PublishMore":   m.Publish, // as often as all else needs something to work on
-				"PublishTo":     m.PublishTo,
-				"CancelPublish": m.CancelPublish,
-				"Receive":       m.Receive,
-				"ReceiveMore":   m.Receive,
-				"CancelReceive": m.CancelReceive,
-				"Ack":           m.Ack,
-				"AckMore":       m.Ack,
-				"Nack":          m.Nack,
-				"Attach":        m.Attach,
-				"CloseConsumer": m.CloseConsumer,
-				"Close":         m.Close,
-			})
-			m.drain(t)
-		})
+		}
+		actions := map[string]func(*rapid.T){
+			"":              m.check,
+			"Publish":       m.Publish,
+			"PublishMore":   m.Publish, // as often as all else needs something to work on
+			"PublishTo":     m.PublishTo,
+			"CancelPublish": m.CancelPublish,
+			"Receive":       m.Receive,
+			"ReceiveMore":   m.Receive,
+			"CancelReceive": m.CancelReceive,
+			"Ack":           m.Ack,
+			"AckMore":       m.Ack,
+			"Nack":          m.Nack,
+			"Attach":        m.Attach,
+			"CloseConsumer": m.CloseConsumer,
+			"Close":         m.Close,
+		}
+		if k.Reopen != nil {
+			actions["Crash"] = func(t *rapid.T) { m.Reopen(t, true) }
+			actions["Release"] = func(t *rapid.T) { m.Reopen(t, false) }
+			actions["Save"] = m.Save
+		}
+		t.Repeat(actions)
+		m.drain(t)
 	})
 }
 
@@ -535,5 +583,5 @@ func (m *machine) stop() {
 		}
 	}
 	_ = m.real.Close()
-	synctest.Wait()
+	m.kit.rest()
 }
