@@ -31,10 +31,16 @@ func Check(ctx context.Context, p Plan, d Deps) (Report, error) {
 func (g *generation) check() (Report, error) {
 	r, ctx := g.r, g.soft
 	report := Report{Admission: r.admission}
+	rec, _, err := r.load(ctx)
+	if err == nil {
+		report.Lanes, report.WhyLanes, err = r.chooseLanes(rec)
+	}
+	if err != nil {
+		return report, err
+	}
 	if err := g.openSource(ctx); err != nil {
 		return report, err
 	}
-	var err error
 	if report.Probes, err = probes(ctx, "source", g.src, g.srcValue); err != nil {
 		return report, fmt.Errorf("source: %w", err)
 	}

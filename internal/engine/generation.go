@@ -461,6 +461,15 @@ func (g *generation) end(rd *reader) error {
 			g.box.put(at)
 		}
 	}
+	if g.durable != nil && g.hard.Err() == nil {
+		err := g.r.update(g.hard, func(rec *state.Record) error {
+			rec.Lanes = g.laneFacts(rec.Lanes)
+			return nil
+		})
+		if err != nil {
+			g.r.log.Warn("saving what is known of the lanes", slog.Any("error", err))
+		}
+	}
 	if err := g.lastWord(rd); err != nil {
 		g.r.log.Warn("the last acknowledgement failed; the next run repeats it", slog.Any("error", err))
 	}

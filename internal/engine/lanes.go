@@ -89,20 +89,32 @@ func chooseLanes(p Plan, src connector.SourceContract, can bool, stream string) 
 	return true, fmt.Sprintf("%d sinks follow one source, and none may hold up the others or the source's log", len(p.Sinks)), nil
 }
 
+// chooseLanes decides where the lanes are kept; rec is what is saved of the pipeline, nil: nothing.
+func (r *runner) chooseLanes(rec *state.Record) (LaneChoice, string, error) {
+	stream := ""
+	if rec != nil {
+		stream = rec.Stream
+	}
+	durable, why, err := chooseLanes(r.plan, r.contract, r.deps.DurableLanes != nil, stream)
+	if !durable || err != nil {
+		return MemoryLanes, why, err
+	}
+	return DurableLanes, why, nil
+}
+
 // openLanes opens the durable lanes of the run, where it has such.
 func (g *generation) openLanes(ctx context.Context, c choice) error {
 	r := g.r
-	durable, why, err := chooseLanes(r.plan, r.contract, r.deps.DurableLanes != nil, r.rec.Stream)
+	kind, why, err := r.chooseLanes(&r.rec)
 	if err != nil {
 		return err
 	}
-	kind := MemoryLanes
-	if durable {
-		kind = DurableLanes
-	}
 	r.ctl.set(func() { r.ctl.status.Lanes, r.ctl.status.WhyLanes = kind, why })
-	if !durable {
+	if kind != DurableLanes {
 		return nil
+	}
+	if !r.ran {
+		r.log.Info("lanes are durable", slog.String("why", why))
 	}
 	names := make([]string, len(g.lanes))
 	for i, d := range g.lanes {
@@ -404,6 +416,11 @@ func (g *generation) laneFacts(was map[string]state.Lane) map[string]state.Lane 
 	facts := make(map[string]state.Lane, len(g.lanes))
 	for _, s := range g.r.ctl.Status().Sinks {
 		l := was[s.Name]
+		if g.durable != nil {
+			if h, err := g.durable.Holds(s.Name); err == nil {
+				s.Held = h
+			}
+		}
 		l.State, l.Error = s.State, ""
 		if s.Filling && s.State == state.LaneLive {
 			l.State = state.LaneFilling

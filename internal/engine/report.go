@@ -34,6 +34,8 @@ type Report struct {
 	Probes    []ProbeReport
 	Problems  []Problem // all that Run would refuse, those of the admission included
 	Resume    string    // where Run would start, in words; empty: at the beginning
+	Lanes     LaneChoice
+	WhyLanes  string
 }
 
 // OK reports whether Run would start: no problem and no failed probe.
