@@ -111,7 +111,8 @@ func (d *decoder) unknownKey(e entry, what string, names []string) {
 // pipelineKeys are the keys at the top of a file.
 func pipelineKeys() []string {
 	return []string{
-		"name", "guarantee", "source", "transforms", "sinks", "bad_rows", "dead_letters", "limit", "batch_rows", "snapshot", "once", "lanes",
+		"name", "guarantee", "source", "transforms", "sinks", "bad_rows", "dead_letters", "limit", "batch_rows", "snapshot", "once",
+		"lanes",
 	}
 }
 

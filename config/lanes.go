@@ -13,7 +13,7 @@ import (
 // Lanes says where what was read waits for the sinks of a source that is followed.
 type Lanes struct {
 	Kind     string           // auto (or empty), memory or durable
-	URL      connector.Secret // of the NATS servers that keep durable lanes, with commas between them; empty: this process keeps them itself
+	URL      connector.Secret // of NATS servers that keep durable lanes, with commas between; empty: this process keeps them itself
 	Creds    string           // file with the credentials for URL; empty: none, or those in URL
 	Replicas int              // of what waits, where URL is a cluster; 0: 1
 	Folder   string           // of the lanes that this process keeps itself; empty: one beside the saved state

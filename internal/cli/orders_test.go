@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -330,13 +331,21 @@ func TestBackfillWait(t *testing.T) {
 func TestBackfillWaitIsInterrupted(t *testing.T) {
 	s := newShell(t)
 	s.save(shop(""))
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	s.app.Drain = ctx.Done()
+	stop := make(chan struct{})
+	s.app.Drain = stop
+	s.hear = writerFunc(sync.OnceFunc(func() { close(stop) })) // once it waits
 	code, _, errs := s.run("backfill", "shop", "--wait")
 	if code != ExitInterrupted || !strings.Contains(errs, "backfill 1 stays asked for") {
 		t.Errorf("ended with %d: %s", code, errs)
 	}
+}
+
+// writerFunc is called for each write.
+type writerFunc func()
+
+func (f writerFunc) Write(p []byte) (int, error) {
+	f()
+	return len(p), nil
 }
 
 // A process that does nothing is told from one that is slow.
