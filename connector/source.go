@@ -131,6 +131,15 @@ type (
 		// KeyOf returns the key of row i in the form of record.Chunk.Keys; equal keys have equal bytes. Pure.
 		KeyOf(s *record.Schema, rows arrow.RecordBatch, i int) json.RawMessage
 	}
+	// Conditional is a Snapshotter whose chunks may have a condition, record.Chunk.Where: one expression of the source's own language about
+	// the columns of the dataset. Both methods may be called concurrently with all others.
+	Conditional interface {
+		// CheckWhere says what is wrong with a condition; it evaluates nothing. Error: class ClassPermanent where the source refuses it.
+		CheckWhere(ctx context.Context, dataset, where string) error
+		// PlanWhere is PlanChunks for the rows that meet a condition: chunks of about target bytes of these rows. It may have one chunk
+		// where they are few. The chunks cover all keys, and have no condition.
+		PlanWhere(ctx context.Context, dataset, where string, after []byte, target int64) ChunkSeq
+	}
 	// Tip says where the stream ends at this moment: a position behind all that is committed. A run that is to end there has succeeded
 	// only once it came that far.
 	Tip interface {

@@ -34,6 +34,7 @@ type backfiller struct {
 	events  chan event
 	waiting []event // that came while a chunk was passed on
 	running int
+	parts   parts
 	plans   map[backfill.Pass]*planner
 	passing *backfill.Work // the chunk that is passed on while it is read
 	later   []retry
@@ -266,6 +267,9 @@ func (b *backfiller) turn(ctx context.Context) (moved bool, err error) {
 		if err := b.wishes(ctx); err != nil {
 			return moved, err
 		}
+		if err := b.refresh(ctx); err != nil {
+			return moved, err
+		}
 		for _, d := range b.merge.Turn(r.last) {
 			if err := b.deliver(ctx, d); err != nil {
 				return moved, err
@@ -349,6 +353,9 @@ func (b *backfiller) change(ctx context.Context, batch *record.Batch) error {
 func (b *backfiller) deliver(ctx context.Context, d backfill.Delivery) error {
 	if len(d.Lanes) == 0 {
 		return nil
+	}
+	if d.Part != 0 {
+		return b.partOver(ctx, d)
 	}
 	if d.Complete != "" {
 		b.phase(d.Complete)

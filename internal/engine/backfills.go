@@ -29,6 +29,9 @@ func Backfills(ledger json.RawMessage) ([]Backfill, error) {
 	}
 	var out []Backfill
 	for _, o := range open {
+		if o.ID != 0 {
+			continue // see Parts: the dataset is live
+		}
 		b := Backfill{Dataset: o.Dataset, Sinks: slices.Sorted(slices.Values(o.Lanes)), Phase: Waiting, Rows: o.Rows}
 		switch {
 		case o.Failed:

@@ -60,6 +60,9 @@ func (g *generation) checkpoint(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if g.back != nil {
+		g.back.partsSaved(at.Ledger)
+	}
 	moved := !at.Position.Equal(g.saved.Position)
 	g.saved = at
 	if moved {

@@ -80,13 +80,17 @@ func (b *backfiller) handle(ctx context.Context, e event) error {
 		b.running--
 		b.passing = nil
 	}
+	w := e.work
+	if w.Part != 0 && !w.Plan && e.err == nil {
+		b.parts.read = append(b.parts.read, e)
+		return nil
+	}
 	if e.taken != nil {
 		defer close(e.taken)
 	}
-	w := e.work
 	switch {
 	case e.err != nil:
-		return b.trouble(e)
+		return b.trouble(ctx, e)
 	case w.Plan:
 		b.merge.Planned(w, e.next.To)
 		return nil
@@ -137,7 +141,7 @@ func snapshotOf(e event) *record.Position {
 }
 
 // trouble decides about reading that failed: it is tried again, or its dataset fails alone, or all does.
-func (b *backfiller) trouble(e event) error {
+func (b *backfiller) trouble(ctx context.Context, e event) error {
 	w := e.work
 	if p := b.plans[w.Pass()]; p != nil && w.Plan {
 		p.end()
@@ -148,10 +152,12 @@ func (b *backfiller) trouble(e event) error {
 	}
 	b.g.r.log.Warn("reading a snapshot", slog.String("dataset", w.Dataset), slog.Any("error", e.err))
 	switch class := connector.ClassOf(e.err); {
+	case w.Part != 0:
+		return b.partTrouble(ctx, e)
 	case e.passed:
 		return &restartError{err: e.err} // part of it is in the lanes, and nothing of it may become durable
 	case class == connector.ClassTransient:
-		b.later = append(b.later, retry{work: w, at: time.Now().Add(chunkRetry)})
+		b.retry(e)
 		return nil
 	case class == connector.ClassPermanent && len(b.known) > 1:
 		s := b.schemaOf(w.Dataset)
@@ -165,6 +171,11 @@ func (b *backfiller) trouble(e event) error {
 	default:
 		return e.err
 	}
+}
+
+// retry does work once more, a little later.
+func (b *backfiller) retry(e event) {
+	b.later = append(b.later, retry{work: e.work, at: time.Now().Add(chunkRetry)})
 }
 
 // start begins what can be begun.
@@ -246,7 +257,7 @@ func (b *backfiller) plannerOf(w *backfill.Work) *planner {
 		defer cancel()
 		stop := context.AfterFunc(over, cancel)
 		defer stop()
-		for c, err := range b.chunks.PlanChunks(ctx, w.Dataset, w.After, 0) {
+		for c, err := range b.walk(ctx, w) {
 			select {
 			case p.out <- plannedChunk{c, err}:
 			case <-ctx.Done():

@@ -122,6 +122,7 @@ func (b *backfiller) phase(dataset string) {
 	p, failed := Live, 0
 	for _, o := range b.merge.Backfills(dataset) {
 		switch {
+		case o.ID != 0: // the dataset is complete meanwhile
 		case o.Failed:
 			failed += len(o.Lanes)
 		case o.Begun:
