@@ -146,7 +146,7 @@ type How uint8
 const (
 	First    How = iota // they have nothing of it
 	Truncate            // they empty it before
-	Refill              // rows are written over what they have, by key
+	Refill              // rows are written over what they have, by key; Truncate where they are being filled or failed
 )
 
 // Request opens a backfill. What the lanes had of the dataset, an open backfill included, no longer counts. Lanes that ask for the same
@@ -163,7 +163,12 @@ func (m *Merge) Request(ctx context.Context, s *record.Schema, how How, lanes ..
 }
 
 func (m *Merge) open(s *record.Schema, how How, lanes []string) {
+	asked := how
 	for _, l := range lanes {
+		how = asked
+		if j := m.find(l, s.Dataset); how == Refill && j != nil && !j.refill {
+			how = Truncate // deletes were let go for the sake of chunks that are not read now
+		}
 		m.leaveParts(l, s.Dataset, how)
 		m.leave(l, s.Dataset)
 		fits := func(j *job) bool {
