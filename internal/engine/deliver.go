@@ -379,7 +379,7 @@ func (d *deliverer) due() bool {
 	case d.paused() && (d.dirty || len(d.held) > 0):
 		return true
 	case !d.dirty: // positions alone cost the sink nothing before they are needed
-		free := d.store == nil && d.consumer.CaughtUp()
+		free := d.store == nil && (d.phases == nil || d.g.durable == nil) && d.consumer.CaughtUp()
 		waits := !d.g.r.contract.Bounded && len(d.held) > 0 && (free || time.Since(d.since) >= d.every())
 		return waits || len(d.held) >= maxHeld
 	case time.Since(d.since) >= d.every():

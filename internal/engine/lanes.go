@@ -149,7 +149,7 @@ func (g *generation) goOn(ctx context.Context, c choice, order compare, migrate 
 		}
 	}
 	if !found {
-		return s, false, nil
+		return s, false, g.attachAll()
 	}
 	for _, d := range g.lanes {
 		d.failed, d.frozen, d.skipper = setOf(c.failed[d.spec.Name]), c.frozen[d.spec.Name], skipper{compare: order}
@@ -160,6 +160,20 @@ func (g *generation) goOn(ctx context.Context, c choice, order compare, migrate 
 	}
 	from := connector.From{Origin: connector.Resume, Attempt: max(c.attempt, 1), Position: at.Position}
 	return start{from: from, resumed: true, skips: map[string]skip{}}, true, nil
+}
+
+// attachAll attaches the lanes that were let go before they had anything that counts.
+func (g *generation) attachAll() error {
+	for _, d := range g.lanes {
+		found, err := g.durable.Found(d.spec.Name)
+		if err == nil && found == lane.Detached {
+			err = g.durable.Attach(d.spec.Name)
+		}
+		if err != nil {
+			return d.wrap(err)
+		}
+	}
+	return nil
 }
 
 // lost reports whether durable lanes lack what the source has already released.

@@ -26,7 +26,11 @@ func (d *deliverer) intend(ctx context.Context) error {
 // noted; it is saved with the position that the source may release.
 func (d *deliverer) publish(ctx context.Context, p record.Progress) error {
 	if !d.intended {
-		return d.g.r.noteLane(ctx, d.spec.Name, func(l *state.Lane) { l.Progress = p })
+		keep := d.g.r.noteLane
+		if d.g.durable != nil { // what is acknowledged on a durable lane does not come again
+			keep = d.g.r.updateLane
+		}
+		return keep(ctx, d.spec.Name, func(l *state.Lane) { l.Progress = p })
 	}
 	var staged json.RawMessage
 	err := d.v.call("prepare", func() (err error) {
