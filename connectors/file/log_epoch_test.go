@@ -250,16 +250,23 @@ func TestLogNoteOutlived(t *testing.T) {
 		t.Fatalf("%v, the note is %s, and Prepare said %s", err, was, staged)
 	}
 	snk := startLog(t, file.On(newLog(logRoot, ""), mem), 2)
-	if err := errors.Join(publishLog(snk, numbered(2), staged), snk.Close(t.Context())); err != nil {
+	if err := publishLog(snk, numbered(2), staged); err != nil {
 		t.Fatal(err)
+	}
+	write(t, snk, connectortest.Numbered("d", 3, 1)) // the one who publishes goes on with the numbers of the one who prepared
+	if err := errors.Join(commitLog(snk, numbered(3)), snk.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if d := (logReader{mem, logRoot}).lines(t)["d"]; len(d) != 3 || !strings.Contains(d[2], `"seq":5`) {
+		t.Errorf("changes %v", d)
 	}
 	putMem(t, mem, note, was)
 	snk = startLog(t, file.On(newLog(logRoot, ""), mem), 3)
 	if left := (logReader{mem, logRoot}).leftovers(); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	write(t, snk, connectortest.Numbered("d", 3, 1))
-	if err := errors.Join(commitLog(snk, numbered(3)), snk.Close(t.Context())); err != nil {
+	write(t, snk, connectortest.Numbered("d", 4, 1))
+	if err := errors.Join(commitLog(snk, numbered(4)), snk.Close(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 }
