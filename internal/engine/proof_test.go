@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -243,7 +244,7 @@ func addUp(t *testing.T, seed uint64) {
 	t.Helper()
 	f := newFollowed(seed, true, true)
 	var s *tap
-	deps := f.deps().WithLanes(func(sinks []string, o lane.Options) (lane.Stream, error) {
+	deps := engine.Deps{Store: f.store, Rand: rand.New(rand.NewPCG(seed, 7))}.WithLanes(func(sinks []string, o lane.Options) (lane.Stream, error) {
 		m, err := lane.NewMemory(sinks, o)
 		s = &tap{Stream: m, sinks: sinks, changes: map[string]int64{}, rows: map[string]int64{}}
 		return s, err
@@ -280,6 +281,10 @@ func addUp(t *testing.T, seed uint64) {
 		if round == 0 && d.Snapshot > s.rows["sink0"] {
 			t.Errorf("seed %d: %d rows of the snapshot, and %d rows in all", seed, d.Snapshot, s.rows["sink0"])
 		}
-		f.src.Writes = 40
+		f.src.Writes = 0
+		for range 40 {
+			f.db.Commit()
+		}
+		f.db.Settle()
 	}
 }
