@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 // clause S31
 // cases C103, C104, C105.
 func TestScripts(t *testing.T) {
-	testscript.Run(t, params("testdata/*.txt", "testdata/file/*.txt", "testdata/orders/*.txt"))
+	testscript.Run(t, params("testdata/*.txt", "testdata/dlq/*.txt", "testdata/file/*.txt", "testdata/orders/*.txt"))
 }
 
 // case C103.

@@ -157,6 +157,13 @@ func (s *session) printCheck(p *config.Pipeline, r engine.Report) error {
 			fmt.Fprintf(&b, "  sink %s, mode %s: %s (%s)\n", l.Sink, l.Mode, engine.GuaranteeName(l.Reached), l.Why)
 		}
 	}
+	if p.DeadLetters != nil {
+		l, err := deadLetterTarget(p).Promise()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "dead letters to %s, mode %s: %s (%s)\n", p.DeadLetters.Connector, l.Mode, engine.GuaranteeName(l.Reached), l.Why)
+	}
 	if r.Resume != "" {
 		fmt.Fprintf(&b, "a run starts %s\n", r.Resume)
 	}

@@ -123,7 +123,7 @@ No row is lost, doubled or quietly altered, and a run that was interrupted goes 
 	root.AddCommand(
 		s.copyCommand(), s.syncCommand(), s.runCommand(), s.checkCommand(), s.previewCommand(), s.discoverCommand(),
 		s.connectorsCommand(), s.statusCommand(), s.lanesCommand(), s.pauseCommand(), s.resumeCommand(), s.backfillCommand(),
-		s.stateCommand(), s.dropCommand(),
+		s.dlqCommand(), s.stateCommand(), s.dropCommand(),
 		s.schemaCommand(), s.versionCommand(),
 	)
 	for _, c := range root.Commands() {
@@ -135,7 +135,7 @@ No row is lost, doubled or quietly altered, and a run that was interrupted goes 
 func unknownCommand(name string) error {
 	return connector.UnknownName("command", name, []string{
 		"copy", "sync", "run", "check", "preview", "discover", "connectors", "status", "lanes", "pause", "resume", "backfill",
-		"state", "drop", "schema", "version",
+		"dlq", "state", "drop", "schema", "version",
 		"completion", "help",
 	})
 }

@@ -20,20 +20,22 @@ import (
 
 // copyFlags say what is copied and how, for copy and check.
 type copyFlags struct {
-	mode      string
-	key       []string
-	columns   []string
-	where     string
-	limit     int64
-	tables    []string
-	setAside  string
-	guarantee string
-	batchRows int
-	policies  []string
-	sourceOpt []string
-	sinkOpt   []string
-	name      string
-	deletes   string
+	mode        string
+	key         []string
+	columns     []string
+	where       string
+	limit       int64
+	tables      []string
+	setAside    string
+	perDataset  int64
+	deadLetters string
+	guarantee   string
+	batchRows   int
+	policies    []string
+	sourceOpt   []string
+	sinkOpt     []string
+	name        string
+	deletes     string
 }
 
 const endpointHelp = `SRC and DST are URLs or file names; leat connectors lists what there is, leat connectors NAME its options,
@@ -85,6 +87,8 @@ func (f *copyFlags) shared(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.tables, "tables", nil, "tables to read, patterns with * allowed")
 	fs.StringVar(&f.setAside, "set-aside", "", "set rows aside that can't be carried, and go on; =N: more than N stop the run")
 	fs.Lookup("set-aside").NoOptDefVal = "0"
+	fs.Int64Var(&f.perDataset, "set-aside-per-dataset", 0, "with --set-aside: more than so many of one dataset stop the run; 0: no limit")
+	fs.StringVar(&f.deadLetters, "dead-letters", "", "a sink that gets rows that were set aside, besides what is kept of them, such as sqlite:dead.db")
 	fs.StringArrayVar(&f.policies, "policy", nil,
 		"COLUMN=text|null|clamp|strip|fail: what to do with values that don't fit; * for all columns")
 	fs.StringVar(&f.guarantee, "guarantee", "", "at-least-once, effectively-once or exactly-once (default: the best that is reached)")
@@ -117,6 +121,9 @@ func (s *session) copyPipeline(src, dst string, f copyFlags) (*config.Pipeline, 
 	}
 	if err := f.apply(p); err != nil {
 		return nil, &usageError{err: err, hint: "leat copy --help shows what each flag takes"}
+	}
+	if p.DeadLetters, err = s.deadLetterSink(f.deadLetters); err != nil {
+		return nil, err
 	}
 	if p.Name == "" {
 		p.Name = copyName(from, to, p)
@@ -183,7 +190,10 @@ func (f *copyFlags) modes(p *config.Pipeline) error {
 		if err != nil || n < 0 {
 			errs = append(errs, fmt.Errorf("--set-aside=%s: want a number of rows", f.setAside))
 		}
-		p.BadRows = &config.BadRows{SetAside: true, Limit: n}
+		p.BadRows = &config.BadRows{SetAside: true, Limit: n, PerDataset: f.perDataset}
+	}
+	if f.perDataset < 0 || (f.perDataset > 0 && f.setAside == "") {
+		errs = append(errs, errors.New("--set-aside-per-dataset: want a number of rows, beside --set-aside"))
 	}
 	sink, err := f.sinkModes()
 	for i := range p.Sinks {

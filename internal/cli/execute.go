@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -20,7 +19,6 @@ import (
 type runFlags struct {
 	restart     bool
 	adopt       bool
-	rejects     string
 	commitBytes string
 	every       time.Duration
 	stallAfter  time.Duration
@@ -32,7 +30,6 @@ type runFlags struct {
 func (f *runFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.restart, "restart", false, "forget what was saved of an earlier run, and begin anew")
 	fs.BoolVar(&f.adopt, "adopt", false, "go on from the saved position although the pipeline was changed")
-	fs.StringVar(&f.rejects, "rejects", "", "folder for rows that were set aside (default STATE/rejects)")
 	fs.StringVar(&f.commitBytes, "commit-bytes", "", "make rows durable after this many bytes, such as 16MB (default 64MiB)")
 	fs.DurationVar(&f.every, "progress-every", 5*time.Second,
 		"how often progress is logged where there is no terminal; 0: never; a source that is followed: 10s unless given")
@@ -76,13 +73,6 @@ func (s *session) execute(ctx context.Context, p *config.Pipeline, f *runFlags) 
 	if err != nil {
 		return err
 	}
-	dir, err := s.stateDir()
-	if err != nil {
-		return err
-	}
-	if f.rejects == "" {
-		f.rejects = filepath.Join(dir, "rejects")
-	}
 	out, shown, err := s.progress(f, follows(p))
 	if err != nil {
 		return err
@@ -102,21 +92,24 @@ func (s *session) execute(ctx context.Context, p *config.Pipeline, f *runFlags) 
 			return err
 		}
 	}
-	aside := engine.NewFileRejects(f.rejects, p.Name)
+	aside, err := s.letterBox(p, log)
+	if err != nil {
+		return err
+	}
 	if shown.follows && s.terminal() && !s.quiet {
 		s.say(fmt.Sprintf("leat: following as pipeline %s; leat status %[1]s shows it from elsewhere, ^C stops\n", p.Name))
 	}
 	ctl := engine.NewControl()
 	released := s.stopOnDrain(ctl)
 	stop := s.watch(ctx, ctl, shown)
-	sum, runErr := engine.Run(ctx, plan, engine.Deps{Store: store, Rejects: aside, Log: log, Now: s.Now, Control: ctl})
+	sum, runErr := engine.Run(ctx, plan, engine.Deps{Store: store, Rejects: aside.rejects(), Log: log, Now: s.Now, Control: ctl})
 	var gone map[string]int64
 	if runErr == nil && sum.Done {
 		gone, runErr = s.prune(ctx, p, sum, plan, log)
 	}
 	stop()
 	released()
-	runErr = join(runErr, aside.Close())
+	runErr = join(runErr, aside.end(ctx, store, p.Name))
 	report := newSummary(sum, runErr, aside.Path())
 	report.Deleted = gone
 	if shown.follows {

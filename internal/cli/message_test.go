@@ -79,7 +79,7 @@ copied 1,000,005 rows (114 MB) in 2.0s, 500k rows/s, peak memory 62.0 MB
 sink a: 1,000,002 rows written, 3 rows it had already, 1 value changed by a declared policy, started again 2 times
 sink b: 5 rows written, 1 dataset failed
 went on where the last run ended
-set aside: 3 rows, in /rejects/p.jsonl
+set aside: 3 rows: leat dlq show p
 guarantee: exactly-once
 `
 	if diff := cmp.Diff(want, s.text()); diff != "" {

@@ -26,7 +26,7 @@ type summary struct {
 	RowsPerSecond float64          `json:"rows_per_second"`
 	PeakMemory    int64            `json:"peak_memory_bytes,omitempty"`
 	SetAside      int64            `json:"set_aside"`
-	RejectsFile   string           `json:"rejects_file,omitempty"`
+	DeadLetters   string           `json:"dead_letters,omitempty"` // the file that they are kept in
 	Deleted       map[string]int64 `json:"deleted,omitempty"`       // rows that were gone from the source, by dataset
 	Snapshot      int64            `json:"snapshot_rows,omitempty"` // of Rows, where the source is followed
 	Changes       int64            `json:"changes,omitempty"`       // likewise
@@ -58,7 +58,7 @@ type summarySink struct {
 	Failed   map[string]string `json:"failed,omitempty"`
 }
 
-func newSummary(sum engine.Summary, runErr error, rejectsFile string) summary {
+func newSummary(sum engine.Summary, runErr error, deadLetters string) summary {
 	out := summary{
 		Pipeline: sum.Pipeline, Run: sum.Run, State: "done", Guarantee: engine.GuaranteeName(sum.Reached), Resumed: sum.Resumed,
 		Seconds: sum.Took.Seconds(), PeakMemory: peakMemory(), SetAside: sum.SetAside,
@@ -81,7 +81,7 @@ func newSummary(sum engine.Summary, runErr error, rejectsFile string) summary {
 		out.RowsPerSecond = float64(out.Rows) / out.Seconds
 	}
 	if out.SetAside > 0 {
-		out.RejectsFile = rejectsFile
+		out.DeadLetters = deadLetters
 	}
 	return out
 }
@@ -155,7 +155,7 @@ func (s summary) text() string {
 		b.WriteString("the same command goes on from here; until then the source keeps its changes, unless leat drop ends that\n")
 	}
 	if s.SetAside > 0 {
-		fmt.Fprintf(&b, "set aside: %s, in %s\n", plural(s.SetAside, "row"), s.RejectsFile)
+		fmt.Fprintf(&b, "set aside: %s: leat dlq show %s\n", plural(s.SetAside, "row"), s.Pipeline)
 	}
 	if s.State != "failed" {
 		fmt.Fprintf(&b, "guarantee: %s\n", s.Guarantee)
@@ -215,8 +215,8 @@ func (s summary) log(log *slog.Logger) {
 		attrs = append(attrs, slog.Int64("snapshot_rows", s.Snapshot), slog.Int64("changes", s.Changes),
 			slog.String("position", string(s.Position)))
 	}
-	if s.RejectsFile != "" {
-		attrs = append(attrs, slog.String("rejects_file", s.RejectsFile))
+	if s.DeadLetters != "" {
+		attrs = append(attrs, slog.String("dead_letters", s.DeadLetters))
 	}
 	log.Info(s.State, attrs...) //nolint:sloglint // one of four constants
 }

@@ -78,7 +78,7 @@ func (f *syncFlags) own(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&f.schema, "schema", nil,
 		"[DATASET=]evolve|ignore|set_aside|fail: what to do when columns change while they are followed (default evolve)")
 	fs.StringVar(&f.lanes, "lanes", "",
-		"auto, memory or durable: where changes wait for the sinks; durable: on this disk, so that no sink holds another one (default auto)")
+		"auto, memory or durable: where changes wait for the sinks; durable: on disk, so that no sink holds another one (default auto)")
 }
 
 // syncPipeline makes a pipeline of what was typed: the source, then the sinks.
@@ -113,6 +113,9 @@ func (s *session) syncPipeline(args []string, f syncFlags) (*config.Pipeline, er
 		return nil, err
 	}
 	if err := followDefaults(p); err != nil {
+		return nil, err
+	}
+	if p.DeadLetters, err = s.deadLetterSink(f.deadLetters); err != nil {
 		return nil, err
 	}
 	if p.Name == "" {

@@ -36,6 +36,14 @@ type Filter struct {
 // ShortID is how much of an ID is shown, and enough to name a letter where no other begins so.
 const ShortID = 12
 
+// Short is the beginning of the id, or all of it where letters are alike in all that makes it.
+func (l Letter) Short() string {
+	if len(l.ID) > hex.EncodedLen(idBytes) {
+		return l.ID
+	}
+	return l.ID[:ShortID]
+}
+
 // identity is what tells letters apart: where the row stands, what it holds, and why it was refused.
 func identity(r engine.Rejected) []byte {
 	h := sha256.New()

@@ -10,6 +10,7 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
+	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/record"
 )
 
@@ -74,7 +75,10 @@ func (f Filter) where() (string, []any, error) {
 		any := make([]string, len(f.IDs))
 		for i, id := range f.IDs {
 			if id == "" || strings.Trim(id, "0123456789abcdef-") != "" {
-				return "", nil, fmt.Errorf("%q is no id of a dead letter", id)
+				return "", nil, &connector.Error{
+					Class: connector.ClassConfig, Code: "deadletter.id", Err: fmt.Errorf("%q is no id of a dead letter", id),
+					Hint: "leat dlq show PIPELINE shows ids; their beginning is enough",
+				}
 			}
 			any[i] = "lower(hex(identity)) || iif(n > 0, '-' || n, '') like ?"
 			args = append(args, id+"%")
@@ -92,7 +96,7 @@ const pageLetters = 500
 
 const selectLetter = `select number, identity, n, pipeline, run, sink, epoch, letter.dataset, letter.key, line, offset, shape, position, op,
 	class, code, message, column, value, step, row, before, first, last, times, asked, letter.columns, c.key as schema_key, c.columns as schema_columns,
-	c.dataset as schema_dataset
+	c.dataset as schema_dataset, attempt
 	from letter left join columns c on c.id = letter.columns`
 
 // Each calls f for the letters that a filter chooses, in the order in which they came. It holds a page of them in memory, and f may use
@@ -171,6 +175,7 @@ func scan(stmt *sqlite.Stmt, from int, schemas map[string]*record.Schema) (Lette
 	l.Column, l.Value, l.Step = text(17), text(18), int(whole(19))
 	l.Raw, l.Before, l.First, l.Time = blob(20), raw(21), at(stmt, from+22), at(stmt, from+23)
 	l.Times, l.Asked = whole(24), uint64(whole(25))
+	l.Attempt = uint64(whole(30))
 	if stmt.ColumnIsNull(from + 26) {
 		return l, nil
 	}

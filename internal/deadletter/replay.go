@@ -42,7 +42,7 @@ type Replay struct {
 
 // ReplayOf says which letters are replayed, and where to.
 type ReplayOf struct {
-	Filter                   // Pipeline is needed; Sink and Limit are not looked at
+	Filter                   // Pipeline is needed; Sink: only what it refused; Limit is not looked at
 	Into    string           // the sink
 	Sinks   []string         // of the pipeline
 	Shared  []transform.Step // of the pipeline's source
@@ -55,7 +55,7 @@ func (s *Store) NewReplay(ctx context.Context, of ReplayOf) (*Replay, error) {
 	r := &Replay{
 		store: s, pipeline: of.Pipeline, sink: of.Into, sinks: of.Sinks, source: of.Shared, own: of.Own, filter: of.Filter, after: of.Earlier,
 	}
-	r.filter.Limit, r.filter.Sink = 0, nil
+	r.filter.Limit = 0
 	known := map[string]*record.Schema{}
 	ways := map[way]*record.Schema{}
 	err := s.each(ctx, r.filter, r.after, func(l Letter) error {

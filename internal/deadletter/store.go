@@ -41,6 +41,7 @@ create table if not exists letter (
 	pipeline text not null,
 	run      text not null,
 	sink     text not null,
+	attempt  integer not null,
 	epoch    integer not null,
 	dataset  text not null,
 	key      text,
@@ -317,10 +318,10 @@ func (in *session) write() (err error) {
 	return nil
 }
 
-const insertLetter = `insert into letter (identity, n, pipeline, run, sink, epoch, dataset, key, line, offset, shape, position, op, class,
+const insertLetter = `insert into letter (identity, n, pipeline, run, sink, attempt, epoch, dataset, key, line, offset, shape, position, op, class,
 	code, message, column, value, step, columns, row, before, first, last, times)
-	values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?23, 1)
-	on conflict (identity, n) do update set times = times + 1, last = ?23, message = ?16, asked = 0`
+	values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?24, 1)
+	on conflict (identity, n) do update set times = times + 1, last = ?24, attempt = ?6, message = ?17, asked = 0`
 
 func (in *session) insert(r engine.Rejected) error {
 	id, n := identity(r), int64(0)
@@ -337,7 +338,7 @@ func (in *session) insert(r engine.Rejected) error {
 		}
 	}
 	return sqlitex.Execute(in.conn, insertLetter, &sqlitex.ExecOptions{Args: []any{
-		id, n, r.Pipeline, r.Run, r.Sink, int64(r.Epoch), r.Dataset, textOrNull(r.Key), r.Line, r.Offset, int64(r.Position.Shape),
+		id, n, r.Pipeline, r.Run, r.Sink, int64(r.Attempt), int64(r.Epoch), r.Dataset, textOrNull(r.Key), r.Line, r.Offset, int64(r.Position.Shape),
 		textOrNull(r.Position.Data), r.Op.String(), r.Class, r.Code, r.Message, r.Column, r.Value, int64(r.Step), columns,
 		r.Raw, textOrNull(r.Before), r.Time.UnixMicro(),
 	}})

@@ -71,7 +71,7 @@ func TestLetterKeepsEverything(t *testing.T) {
 		t.Errorf("a file was made for nothing: %v", err)
 	}
 	want := engine.Rejected{
-		Pipeline: "p", Run: "r", Sink: "s", Epoch: 7, Position: record.Position{Shape: 3, Data: json.RawMessage(`{"at": 1.50}`)},
+		Pipeline: "p", Run: "r", Sink: "s", Attempt: 9, Epoch: 7, Position: record.Position{Shape: 3, Data: json.RawMessage(`{"at": 1.50}`)},
 		Time: time.UnixMicro(1_700_000_000_123_456).UTC(),
 		Reject: record.Reject{
 			Dataset: `a."b c"`, Line: 12, Offset: 345, Key: json.RawMessage(`{"id":1}`), Column: "c\x00d", Value: "ü", Class: "refused_by_sink",

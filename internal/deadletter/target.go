@@ -116,7 +116,7 @@ func batchOf(s *record.Schema, letters []Letter) (*record.Batch, error) {
 // columns are the values of a letter by column; nothing and zero are null.
 func (l Letter) columns() (map[string]any, error) {
 	out := map[string]any{
-		"id": l.ID, "time": l.Time.UnixMicro(), "pipeline": l.Pipeline, "run": l.Run, "sink": l.Sink, "dataset": l.Dataset, "op": l.Op.String(),
+		"id": l.ID, "time": l.First.UnixMicro(), "pipeline": l.Pipeline, "run": l.Run, "sink": l.Sink, "dataset": l.Dataset, "op": l.Op.String(),
 		"key": string(l.Key), "line": l.Line, "position": string(l.Position.Data), "class": l.Class, "code": l.Code, "message": l.Message,
 		"column": l.Column, "value": l.Value,
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -627,43 +625,4 @@ func TestHugeUnit(t *testing.T) {
 			t.Fatalf("%v, %d starts", err, len(w.src.Starts))
 		}
 	})
-}
-
-// The file of rejected rows: a line for each, durable on Flush, a line that a crash cut short is ended first.
-//
-// clause E13.
-func TestFileRejects(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "rejects")
-	s := engine.NewFileRejects(dir, "p")
-	if err := s.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Fatal("a folder without a row")
-	}
-	row := engine.Rejected{Pipeline: "p", Run: "r", Sink: "s", Reject: record.Reject{Dataset: "d", Line: 7, Class: "bad_value", Message: "m", Raw: []byte{0xff, '\n'}}}
-	if err := s.Append(t.Context(), []engine.Rejected{row, row}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile(s.Path())
-	if err != nil || strings.Count(string(got), "\n") != 2 || !strings.Contains(string(got), `"dataset":"d","line":7`) {
-		t.Fatalf("%v %s", err, got)
-	}
-	if err := errors.Join(s.Close(), s.Close()); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(s.Path(), append(got, `{"pipe`...), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s = engine.NewFileRejects(dir, "p")
-	if err := errors.Join(s.Append(t.Context(), []engine.Rejected{row}), s.Close()); err != nil {
-		t.Fatal(err)
-	}
-	got, err = os.ReadFile(s.Path())
-	if err != nil || strings.Count(string(got), "\n") != 4 {
-		t.Fatalf("%v %s", err, got)
-	}
 }
