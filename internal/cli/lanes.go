@@ -100,8 +100,11 @@ func savedLanes(rec state.Record, o state.Orders) []statusLane {
 	return out
 }
 
-// errorWidth is how much of an error a table shows.
-const errorWidth = 100
+// How much of a position, and of an error, a table shows; --json has all of it.
+const (
+	positionWidth = 40
+	errorWidth    = 100
+)
 
 // laneTable is for people. Columns that would be empty throughout are left out.
 func laneTable(lanes []statusLane, now time.Time) string {
@@ -116,7 +119,8 @@ func laneTable(lanes []statusLane, now time.Time) string {
 			epoch = epochText(*l.Epoch)
 		}
 		rows[i] = table.Row{
-			l.Sink, l.Kind, l.State, cmp.Or(string(l.Position), "none"), plural(l.Items, "item"), bytesText(l.Bytes), oldest, epoch,
+			l.Sink, l.Kind, l.State, shorten(oneLine(cmp.Or(string(l.Position), "none")), positionWidth),
+			plural(l.Items, "item"), bytesText(l.Bytes), oldest, epoch,
 			shorten(oneLine(strings.Join(strings.Fields(l.Error), " ")), errorWidth),
 		}
 	}

@@ -404,15 +404,24 @@ replica  durable  live   {"lsn":"0/1"}  0 items      0 B
 func TestStatusShowsOrders(t *testing.T) {
 	s := newShell(t)
 	s.save(shop(""))
-	for _, args := range [][]string{{"pause", "shop"}, {"pause", "shop", "--sink", "lake"}, {"backfill", "shop", "--dataset", "public.lines"}} {
+	for _, args := range [][]string{
+		{"pause", "shop"},
+		{"pause", "shop", "--sink", "lake"},
+		{"pause", "shop", "--dataset", "public.gone"},
+		{"backfill", "shop", "--dataset", "public.lines"},
+	} {
 		if code, _, errs := s.run(args...); code != ExitOK {
 			t.Errorf("%q: %s", args, errs)
 		}
 	}
-	_, out, _ := s.run("status", "shop")
+	code, out, _ := s.run("status", "shop")
+	if code != ExitOK { // public.gone did not fail: somebody paused it
+		t.Errorf("status ended with %d", code)
+	}
 	_, shown, _ := s.run("state", "show", "shop")
 	for _, want := range []string{
-		"paused    the pipeline; sink lake\n",
+		"paused    the pipeline; sink lake; dataset public.gone\n",
+		"public.gone    lake     paused\n",
 		"lake     memory  paused  {\"lsn\":\"0/0\"}  1,234 items  14.0 MB  1h00m   12 decided  writing: no space left\n",
 		"public.orders  lake     snapshot  1,234 rows\n",
 		"\nbackfills asked for\n",

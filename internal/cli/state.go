@@ -197,6 +197,7 @@ func (s *session) printRecord(r state.Record, o state.Orders) error {
 		b.WriteString("\n" + laneTable(lanes, s.clock()()) + "\n")
 	}
 	phases, err := savedPhases(r.Progress.Ledger)
+	showPaused(phases, o.Datasets)
 	if len(phases) > 0 {
 		b.WriteString("\n" + datasetTable(phases) + "\n")
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -188,8 +189,22 @@ func (st *pipelineStatus) fill(rec state.Record, now time.Time) error {
 		st.Saved, st.Ago = &saved, now.Sub(rec.Updated).Seconds()
 	}
 	var err error
-	st.Datasets, err = savedPhases(rec.Progress.Ledger)
+	if st.Datasets, err = savedPhases(rec.Progress.Ledger); err == nil && st.Paused != nil {
+		showPaused(st.Datasets, st.Paused.Datasets)
+	}
 	return err
+}
+
+// phasePaused is the phase of a dataset that somebody paused.
+const phasePaused = "paused"
+
+// showPaused marks the datasets that are paused. What is saved says that they have to be copied once more, as if they had failed.
+func showPaused(datasets []statusDataset, paused []string) {
+	for i := range datasets {
+		if slices.Contains(paused, datasets[i].Dataset) {
+			datasets[i].Phase = phasePaused
+		}
+	}
 }
 
 // ordered takes in what people want.
