@@ -1,0 +1,134 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/leatdata/leat/internal/cli"
+	"github.com/leatdata/leat/internal/deadletter"
+	"github.com/leatdata/leat/internal/pgtest"
+)
+
+// clause E13
+// case C101: the same with PostgreSQL as the target, from which the letter has the code of the refusal.
+func TestDeadLettersPostgres(t *testing.T) {
+	source, target, dir := pgtest.Database(t), pgtest.Database(t), t.TempDir()
+	for url, sql := range map[string]string{
+		source: "create table orders(id int primary key, total numeric(10,2), at timestamptz, note text[]);" +
+			"insert into orders select i, i + 0.25, timestamptz '2025-01-01 12:00+02' + i * interval '1s', array['a', null, i::text] from generate_series(1, 1000) i",
+		target: "create table orders(id int primary key, total numeric(10,2), at timestamptz, note text[], constraint not_500 check (id <> 500))",
+	} {
+		if err := pgExec(t.Context(), url, sql, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(want int, args ...string) string {
+		t.Helper()
+		cmd := exec.Command("leat", append(args, "--state", dir)...)
+		out, err := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != want {
+			t.Fatalf("leat %s ended with %d, want %d: %v\n%s", strings.Join(args, " "), code, want, err, out)
+		}
+		return string(out)
+	}
+	what := []string{source + "&table=orders", target, "--name", "orders", "--mode", "upsert"}
+	if !strings.Contains(source, "?") {
+		what[0] = source + "?table=orders"
+	}
+	if out := run(cli.ExitFailed, append([]string{"copy"}, what...)...); !strings.Contains(out, `"id":500`) {
+		t.Errorf("policy stop names no row:\n%s", out)
+	}
+	run(cli.ExitSetAside, append([]string{"copy", "--set-aside", "-q"}, what...)...)
+	var l struct {
+		Code, Op string
+		Row      struct {
+			Total json.Number
+			Note  []string
+		}
+	}
+	if err := json.Unmarshal([]byte(run(cli.ExitOK, "dlq", "show", "orders", "--json")), &l); err != nil {
+		t.Fatal(err)
+	}
+	if l.Code != "23514" || l.Row.Total != "500.25" || len(l.Row.Note) != 3 {
+		t.Errorf("the letter is %+v", l)
+	}
+	replay := append([]string{"dlq", "replay", "--yes", "-q"}, what...)
+	run(cli.ExitSetAside, replay...)
+	if err := pgExec(t.Context(), target, "alter table orders drop constraint not_500", io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if out := run(cli.ExitOK, replay...); !strings.Contains(out, "1 row written") {
+		t.Errorf("replaying said:\n%s", out)
+	}
+	var sums [2]strings.Builder
+	for i, url := range []string{source, target} {
+		if err := pgExec(t.Context(), url, "select count(*), md5(string_agg(o::text, '|' order by id)) from orders o", &sums[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sums[0].String() != sums[1].String() {
+		t.Errorf("the source is %s, the target %s", sums[0].String(), sums[1].String())
+	}
+	if out := run(cli.ExitOK, "dlq", "list"); !strings.Contains(out, "no row is set aside") {
+		t.Errorf("letters are left:\n%s", out)
+	}
+}
+
+// clause E13
+// case C063: exactly-once holds for dead letters, too: a run that is killed again and again leaves one letter for each bad row.
+func TestDeadLettersKillNine(t *testing.T) {
+	const every = 50
+	source, _ := database(t, manyRows)
+	target, conn := database(t, fmt.Sprintf("pragma journal_mode=wal; create table items(id integer primary key, name text, check (id %% %d <> 0))", every))
+	state := t.TempDir()
+	args := []string{
+		"copy", source, "sqlite:" + target, "--set-aside", "--guarantee", "exactly-once", "--name", "items", "--state", state,
+		"--batch-rows", "100", "--commit-bytes", "1kB",
+	}
+	for range 4 {
+		l := start(t, args...)
+		before := count(t, conn)
+		l.until("progress", progress(float64(max(before, 1000))/4))
+		if err := l.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		for l.lines.Scan() { // to its end
+		}
+		_ = l.cmd.Wait() // it was killed
+	}
+	if n := count(t, conn); n >= manyCount-manyCount/every {
+		t.Errorf("all %d rows were there before the end: nothing was killed", n)
+	}
+	if code := start(t, args...).wait(); code != cli.ExitSetAside {
+		t.Fatalf("ended with %d", code)
+	}
+	if n := count(t, conn); n != manyCount-manyCount/every {
+		t.Errorf("%d rows in the end", n)
+	}
+	store := deadletter.New(state + "/dead.db")
+	defer func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	keys := map[string]int64{}
+	err := store.Each(t.Context(), deadletter.Filter{Pipeline: "items"}, func(l deadletter.Letter) error {
+		keys[string(l.Key)] += l.Times
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, n := range keys {
+		if n != 1 {
+			t.Errorf("%s: %d letters", key, n)
+		}
+	}
+	if len(keys) != manyCount/every {
+		t.Errorf("%d rows have letters, want %d", len(keys), manyCount/every)
+	}
+}
