@@ -147,10 +147,13 @@ type tail struct {
 
 // fence appends the entry that ends the previous owner.
 func (d *durable) fence(ctx context.Context, n *note, version uint64) (*tail, error) {
-	for range claims {
+	for try := range claims {
 		t, last, err := d.tail(ctx, n)
 		if err != nil {
 			return nil, err
+		}
+		if try == 0 && n.Epoch == 1 && t.first <= last {
+			return nil, d.unusable("the log holds what was published, but the note of how far sinks are is gone")
 		}
 		h := wire.Head{Epoch: d.epoch, First: t.number + 1, Mark: t.last, Time: time.Now().UnixNano()}
 		entries, err := wire.Pack(h, nil, d.st.Limit())
@@ -184,9 +187,6 @@ func (d *durable) tail(ctx context.Context, n *note) (*tail, uint64, error) {
 		return nil, 0, fmt.Errorf("opening the lanes of %s: %w", d.spec.Pipeline, err)
 	}
 	t := &tail{first: first}
-	if n.Epoch == 1 && first <= last {
-		return nil, 0, d.unusable("the log holds what was published, but the note of how far sinks are is gone")
-	}
 	if first > last {
 		if len(n.Lanes) > 0 {
 			return nil, 0, d.unusable("the note knows of lanes, but the log of what was published is empty")

@@ -185,6 +185,7 @@ func (d *durable) Holds(sink string) (Holding, error) {
 	s := l.ledger.stats
 	h := Holding{Count: s.Queued.plus(s.InFlight), Acked: l.ledger.passed.number, Last: d.number, Detached: l.detached}
 	h.Bytes = l.ledger.size
+	h.Fresh = h.Acked == 0 && d.low(l).Number >= d.stored.number
 	if h.Items > 0 {
 		h.Oldest = d.oldest(l)
 	}

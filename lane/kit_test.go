@@ -70,7 +70,9 @@ func TestModel(t *testing.T) {
 
 // clauses W1, W3, W5, W6, W7, W8, W9, W10, W11, W13, W14
 func TestScripts(t *testing.T) {
-	t.Run("memory", func(t *testing.T) { lanetest.Scripts(t, inMemory(), *update, "testdata/*.txt", "testdata/memory/*.txt") })
+	t.Run("memory", func(t *testing.T) {
+		lanetest.Scripts(t, inMemory(), *update, "testdata/*.txt", "testdata/memory/*.txt")
+	})
 	t.Run("durable", func(t *testing.T) { lanetest.Scripts(t, onDisk(), *update, "testdata/*.txt", "testdata/durable/*.txt") })
 }
 

@@ -185,6 +185,7 @@ type Holding struct {
 	Oldest   time.Time // when the oldest of them was published; zero: none
 	Acked    uint64    // number of the last item of the contiguous acknowledged ones; 0: none
 	Last     uint64    // number of the newest item of the lane; 0: none
+	Fresh    bool      // the lane was created or attached after the mark of Stored, which so tells nothing of it
 	Detached bool
 }
 

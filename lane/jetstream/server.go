@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +16,7 @@ import (
 )
 
 const (
+	lockName   = "lock"
 	startWait  = time.Minute // a large log is read at the start
 	maxPayload = 8 << 20     // of the server inside
 	noLimit    = 1 << 60     // bytes: the disk is the limit, and what a lane may hold is bounded by its quota
@@ -82,7 +82,7 @@ func (i *inside) close() error {
 
 // lockFolder takes the folder for this process until the file is closed. The process number in it is for people.
 func lockFolder(dir string) (*os.File, error) {
-	path := filepath.Join(dir, "lock")
+	path := filepath.Join(dir, lockName)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, trouble(connector.ClassPermanent, "opening the lanes in "+dir, err)
@@ -115,13 +115,4 @@ func writePID(f *os.File) error {
 // trouble is an error with what was being done.
 func trouble(class connector.Class, doing string, err error) error {
 	return &connector.Error{Class: class, Code: "lanes.storage", Doing: doing, Err: err}
-}
-
-// exists reports whether a pipeline has a folder.
-func exists(dir, pipeline string) (bool, error) {
-	_, err := os.Stat(folder(dir, pipeline))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err //nolint:wrapcheck // the caller says what it looked for
 }

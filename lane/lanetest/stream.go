@@ -161,4 +161,3 @@ func CloseEndsAll(t *testing.T, k Kit) {
 		}
 	})
 }
-

@@ -52,7 +52,8 @@ const frameOverhead = 8
 // Slices tell nil and empty apart.
 type meta struct {
 	To       []string         `json:"to,omitzero"`
-	Complete *[]string        `json:"complete,omitempty"`
+	Mark     bool             `json:"mark,omitempty"` // of a complete snapshot: Complete is all there is
+	Complete []string         `json:"complete,omitzero"`
 	Dataset  string           `json:"dataset,omitempty"`
 	Rows     int64            `json:"rows,omitempty"`
 	Memory   int64            `json:"memory,omitempty"`
@@ -144,7 +145,7 @@ func (s *Schemas) Encode(it Item, to []string) (*Frame, error) {
 	e := &encoder{schemas: s, frame: new(Frame)}
 	e.meta.To = to
 	if it.Batch == nil {
-		e.meta.Complete = &it.Complete
+		e.meta.Mark, e.meta.Complete = true, it.Complete
 	} else if err := e.batch(it.Batch, it.Ledger); err != nil {
 		return nil, err
 	}
@@ -300,8 +301,8 @@ func (e *encoder) rows(kind string, b *record.Batch, rec arrow.RecordBatch) erro
 
 // decode reads the rest of an item whose meta is known.
 func (m *meta) item(body []byte, schemas []*Schema) (Item, error) {
-	if m.Complete != nil {
-		return Item{Complete: *m.Complete}, nil
+	if m.Mark {
+		return Item{Complete: m.Complete}, nil
 	}
 	b := &record.Batch{
 		Truncate: m.Truncate, Changes: int(m.Changes), Size: m.Size, Position: m.Position.record(),
@@ -438,7 +439,7 @@ func (m *meta) check(b *record.Batch) error {
 
 func (m *meta) about() About {
 	return About{
-		To: m.To, Complete: m.Complete != nil, Dataset: m.Dataset, Rows: m.Rows, Changes: m.Changes, Bytes: m.Memory,
+		To: m.To, Complete: m.Mark, Dataset: m.Dataset, Rows: m.Rows, Changes: m.Changes, Bytes: m.Memory,
 		Position: m.Position.record(), Ledger: string(m.Ledger), Ops: m.Ops,
 	}
 }
