@@ -139,7 +139,7 @@ func (c *SourceConfig) Contract() (connector.SourceContract, error) {
 	if c.Follow {
 		return connector.SourceContract{
 			Replay: connector.Deterministic, Topology: connector.Singleton, Input: connector.Changelog, CancelSafe: true,
-			Readers: c.Parallel,
+			Readers: c.Parallel, Conditions: true,
 		}, nil
 	}
 	replay := connector.Deterministic

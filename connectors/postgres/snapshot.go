@@ -154,6 +154,12 @@ func (s *Source) readChunk(ctx context.Context, pg *pgconn.PgConn, t *sourceTabl
 	if c.Snapshot, err = s.enterChunk(ctx, pg, t, c, r); err != nil {
 		return err
 	}
+	if c.Where != "" {
+		if err := s.checkCondition(ctx, pg, t, c.Where); err != nil {
+			return err
+		}
+		r.where = append(r.where, conditionSQL(c.Where))
+	}
 	empty := true
 	d, err := pgcopy.NewDecoder(t.schema, t.types, pgcopy.DecoderOptions{CheckUTF8: t.utf8}, func(b *record.Batch) error {
 		b.Chunk, empty = &c, false
@@ -165,7 +171,7 @@ func (s *Source) readChunk(ctx context.Context, pg *pgconn.PgConn, t *sourceTabl
 	}
 	s.env.Roundtrip("copy")
 	if _, err := pg.CopyTo(ctx, d, "COPY ("+t.selectSQL(r.where, t.order())+") TO STDOUT (FORMAT binary)"); err != nil {
-		return err //nolint:wrapcheck // the caller says what was being done
+		return s.conditionFailed(t, c.Where, err)
 	}
 	s.env.Roundtrip("commit")
 	if err := command(ctx, pg, "COMMIT"); err != nil {
