@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -35,11 +36,15 @@ type env struct {
 	log    *syncBuffer
 	cancel context.CancelFunc
 
-	mu     sync.Mutex
-	calls  int
-	sealed bool
-	group  sync.WaitGroup
+	mu       sync.Mutex
+	calls    int
+	badNames []string // of calls, which can't be names of metrics
+	sealed   bool
+	group    sync.WaitGroup
 }
+
+// operation is what a connector may call its calls: metrics are named by it (S30).
+var operation = regexp.MustCompile(`^[a-z][a-z _-]{0,30}$`)
 
 func newEnv() *env {
 	e := &env{log: new(syncBuffer)}
@@ -49,10 +54,13 @@ func newEnv() *env {
 	e.Env = connector.Env{
 		Log: slog.New(slog.NewTextHandler(e.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Now: func() time.Time { return clock },
-		Roundtrip: func(string) {
+		Roundtrip: func(op string) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			e.calls++
+			if !operation.MatchString(op) {
+				e.badNames = append(e.badNames, op)
+			}
 		},
 		Go: func(f func(context.Context)) error {
 			e.mu.Lock()
@@ -82,9 +90,14 @@ func (e *env) stop() {
 	e.cancel()
 }
 
-// wait fails the test where a tracked goroutine does not end.
+// wait fails the test where a tracked goroutine does not end, or where a call had a name that metrics can't have (clause S30).
 func (e *env) wait(t testing.TB) {
 	t.Helper()
+	e.mu.Lock()
+	if len(e.badNames) > 0 {
+		t.Errorf("Roundtrip(%q): want a short name of what is done, in lower case, that is the same each time", e.badNames[0])
+	}
+	e.mu.Unlock()
 	done := make(chan struct{})
 	go func() {
 		e.group.Wait()

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -165,7 +167,16 @@ func (s *memSource) Start(ctx context.Context, start connector.SourceStart) erro
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("starting: %w", err)
 	}
+	switch s.cfg.fault {
+	case "calls have no name":
+		s.env.Roundtrip("")
+	case "names of calls have values":
+		s.env.Roundtrip("SELECT 1")
+	}
 	s.data = s.selected()
+	if len(start.Splits) > 0 {
+		s.data = s.parts(start.Splits)
+	}
 	if start.From.Origin == connector.Resume {
 		at, err := s.parse(start.From.Position)
 		if err != nil {
@@ -182,6 +193,54 @@ func (s *memSource) Start(ctx context.Context, start connector.SourceStart) erro
 	}
 	s.started = true
 	return nil
+}
+
+// Splits cuts every dataset in two; the rows are numbered over all of it.
+func (s *memSource) Splits(context.Context, int) ([]connector.Split, error) {
+	*s.cfg.asked++
+	var out []connector.Split
+	for _, b := range s.selected() {
+		half, name := strconv.Itoa(b.NumRows()/2), b.Schema.Dataset
+		first, second := connector.Split{ID: name + "/1", To: []byte(half)}, connector.Split{ID: name + "/2", From: []byte(half)}
+		switch {
+		case s.cfg.fault == "splits overlap" && b.NumRows() > 2:
+			second.From = []byte("1")
+		case s.cfg.fault == "a split is missing" && b.NumRows() > 0:
+			first = second
+		case s.cfg.fault == "a split has no id":
+			second.ID = ""
+		case s.cfg.fault == "splits have new ids":
+			second.ID += "/" + strconv.Itoa(*s.cfg.asked)
+		}
+		out = append(out, first, second)
+	}
+	if s.cfg.fault == "a split is missing" {
+		out = slices.CompactFunc(out, func(a, b connector.Split) bool { return a.ID == b.ID })
+	}
+	return out, nil
+}
+
+// parts are the rows of splits.
+func (s *memSource) parts(splits []connector.Split) []*record.Batch {
+	var out []*record.Batch
+	for _, b := range s.selected() {
+		for _, split := range splits {
+			if name, _, _ := strings.Cut(split.ID, "/"); name != b.Schema.Dataset {
+				continue
+			}
+			from, to := 0, b.NumRows()
+			if split.From != nil {
+				from, _ = strconv.Atoi(string(split.From))
+			}
+			if split.To != nil {
+				to, _ = strconv.Atoi(string(split.To))
+			}
+			part := *b
+			part.Rows = b.Rows.NewSlice(int64(from), int64(to))
+			out = append(out, &part)
+		}
+	}
+	return out
 }
 
 func (s *memSource) Read(ctx context.Context, want connector.Limit) (*record.Batch, error) {
@@ -292,6 +351,7 @@ func TestSourceAcceptsACorrectSource(t *testing.T) {
 }
 
 // Each fault is caught, by the sub-test that is meant to.
+// clauses S25, S30
 func TestSourceCatches(t *testing.T) {
 	for fault, by := range map[string]string{
 		"contract changes":            "Pure",
@@ -320,6 +380,12 @@ func TestSourceCatches(t *testing.T) {
 		"position is no JSON":         "Read",
 		"rows are of another schema":  "Read",
 		"second close fails":          "Close",
+		"calls have no name":          "Read",
+		"names of calls have values":  "Read",
+		"splits overlap":              "Splits",
+		"a split is missing":          "Splits",
+		"a split has no id":           "Splits",
+		"splits have new ids":         "Splits",
 	} {
 		t.Run(fault, func(t *testing.T) {
 			failures := recordFailures(t, func(t testing.TB) { source(t, memCase(fault)) })

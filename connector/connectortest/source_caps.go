@@ -124,7 +124,7 @@ func checkProbes(t testing.TB, hidden secrets, check func() ([]connector.Probe, 
 	}
 }
 
-// splits proves clause S25: stable ids, and together the whole.
+// splits proves clause S25: stable ids, each of one split, and together the whole: nothing is missing, nothing is in two of them.
 func (s *sourceSuite) splits(t testing.TB) {
 	ctx := deadline(t)
 	g := s.open(t)
@@ -141,7 +141,12 @@ func (s *sourceSuite) splits(t testing.TB) {
 		t.Errorf("Splits answers differently when it is asked again: %v, then %v (%v)", splits, again, err)
 	}
 	var union []string
+	seen := map[string]bool{}
 	for _, split := range splits {
+		if split.ID == "" || seen[split.ID] {
+			t.Errorf("split %+v: want an id of its own", split)
+		}
+		seen[split.ID] = true
 		part := s.open(t)
 		req := s.request(record.Position{})
 		req.Splits = []connector.Split{split}

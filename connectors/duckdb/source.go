@@ -15,6 +15,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/connector/sqlgen"
 	"github.com/leatdata/leat/record"
 )
 
@@ -429,7 +430,7 @@ func (s *source) Check(ctx context.Context) ([]connector.Probe, error) {
 }
 
 // URI implements connector.Named.
-func (s *source) URI(dataset string) string { return "file:" + s.cfg.Path + "#" + dataset }
+func (s *source) URI(dataset string) string { return sqlgen.FileURI(s.cfg.Path, dataset) }
 
 // Close implements connector.Source.
 func (s *source) Close(context.Context) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/url"
 	"path/filepath"
 	"slices"
 
@@ -554,5 +555,9 @@ func fileURI(name string) string {
 	if err != nil {
 		abs = name
 	}
-	return "file://" + filepath.ToSlash(abs)
+	abs = filepath.ToSlash(abs)
+	if abs[0] != '/' { // a drive letter
+		abs = "/" + abs
+	}
+	return (&url.URL{Scheme: "file", Path: abs}).String()
 }

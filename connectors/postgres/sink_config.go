@@ -3,6 +3,7 @@ package postgres
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"strings"
 
 	"github.com/leatdata/leat/connector"
@@ -122,5 +123,6 @@ func (c *Connection) lineage(at relation) string {
 	if database == "" {
 		database = c.User
 	}
-	return "postgres://" + net.JoinHostPort(host, port) + "/" + strings.Join([]string{database, at.schema, at.name}, ".")
+	name := strings.Join([]string{database, at.schema, at.name}, ".")
+	return (&url.URL{Scheme: "postgres", Host: net.JoinHostPort(host, port), Path: "/" + name}).String()
 }

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -169,20 +168,8 @@ func (s *Source) Migrate(p record.Position) (record.Position, error) {
 	return chunked.Migrate(p) //nolint:wrapcheck // speaks for itself
 }
 
-// URI implements connector.Named, by the OpenLineage rules: postgres://host:port/database.schema.table.
-func (s *Source) URI(dataset string) string { return s.cfg.uri(s.cfg.place(dataset).dataset()) }
-
-// uri names what the connection reaches, without credentials.
-func (c *Connection) uri(name string) string {
-	host, port := c.Host, c.Port
-	if host == "" {
-		host = "localhost"
-	}
-	if port == "" {
-		port = "5432"
-	}
-	return fmt.Sprintf("postgres://%s:%s/%s.%s", host, port, c.Database, name)
-}
+// URI implements connector.Named.
+func (s *Source) URI(dataset string) string { return s.cfg.lineage(s.cfg.place(dataset)) }
 
 // place is the relation that a name of the configuration means.
 func (c *SourceConfig) place(name string) relation {

@@ -3,12 +3,14 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 
 	"zombiezen.com/go/sqlite"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/connector/sqlgen"
 )
 
 var (
@@ -60,7 +62,15 @@ func (s *sink) Check(ctx context.Context) ([]connector.Probe, error) {
 }
 
 // URI implements connector.Named.
-func (s *source) URI(dataset string) string { return "file:" + s.cfg.Path + "#" + dataset }
+func (s *source) URI(dataset string) string { return fileURI(s.cfg.Path, dataset) }
 
 // URI implements connector.Named.
-func (s *sink) URI(dataset string) string { return "file:" + s.cfg.Path + "#" + dataset }
+func (s *sink) URI(dataset string) string { return fileURI(s.cfg.Path, dataset) }
+
+// fileURI names a table; one of a database that is never on disk has no place but this process.
+func fileURI(path, dataset string) string {
+	if path == inMemory {
+		return (&url.URL{Scheme: system, Opaque: "memory", Fragment: dataset}).String()
+	}
+	return sqlgen.FileURI(path, dataset)
+}
