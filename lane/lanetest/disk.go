@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -19,6 +20,8 @@ type Disk struct {
 	// Fault is asked at each call: append, save, trim, drop, read, load, bounds. It may be nil. It is set before the first handle is
 	// opened.
 	Fault func(op string) Fault
+	// Wait is called in front of each call, and may hold it; nil: it does not. It is set before the first handle is opened.
+	Wait func(op string)
 
 	mu      sync.Mutex
 	first   uint64 // 0: nothing was ever written
@@ -50,11 +53,7 @@ func NewDisk() *Disk { return &Disk{entries: map[uint64][]byte{}} }
 func (d *Disk) Clone() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c := &Disk{Size: d.Size, first: d.first, last: d.last, entries: map[uint64][]byte{}, note: d.note, version: d.version}
-	for n, e := range d.entries {
-		c.entries[n] = e
-	}
-	return c
+	return &Disk{Size: d.Size, first: d.first, last: d.last, entries: maps.Clone(d.entries), note: d.note, version: d.version}
 }
 
 // Entries returns how many entries the disk has.
@@ -81,15 +80,11 @@ func (d *Disk) Forget() {
 	d.note, d.version = nil, 0
 }
 
-// Rewind takes the newest entries away, and lets their numbers be used again, as an old backup that was brought back would.
-func (d *Disk) Rewind(n uint64) {
+// Restore brings back the log of an earlier clone, and leaves the note as it is, as an old backup would.
+func (d *Disk) Restore(backup *Disk) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for range n {
-		delete(d.entries, d.last)
-		d.last--
-	}
-	d.settleFirst()
+	d.first, d.last, d.entries = backup.first, backup.last, maps.Clone(backup.entries)
 }
 
 // Damage changes one byte of an entry.
@@ -127,6 +122,9 @@ func (h *Handle) Kill() { h.killed.Store(true) }
 
 // do runs a call on the disk, with its fault.
 func (h *Handle) do(op string, f func(d *Disk) error) error {
+	if h.disk.Wait != nil {
+		h.disk.Wait(op)
+	}
 	h.disk.mu.Lock()
 	defer h.disk.mu.Unlock()
 	if h.killed.Load() {

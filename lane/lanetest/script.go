@@ -98,9 +98,12 @@ func play(t TB, k Kit, content string) string {
 func (s *script) run(command string, out *strings.Builder) {
 	word, rest, _ := strings.Cut(command, " ")
 	args := strings.Fields(rest)
-	if word == "cancel" {
+	switch word {
+	case "cancel":
 		s.pending[rest].cancel()
-	} else {
+	case "wait":
+		time.Sleep(time.Second)
+	default:
 		s.pending[command] = start(func(ctx context.Context) (string, error) { return s.command(ctx, word, args) })
 	}
 	synctest.Wait()
@@ -109,7 +112,7 @@ func (s *script) run(command string, out *strings.Builder) {
 	for _, c := range append([]string{command}, others...) {
 		call, ok := s.pending[c]
 		if !ok {
-			continue // cancel has no call of its own
+			continue // cancel and wait have no call of its own
 		}
 		if !call.returned() {
 			waits = waits || c == command
@@ -170,7 +173,7 @@ func (s *script) command(ctx context.Context, word string, args []string) (answe
 		return s.serve(ctx, word, args)
 	case "status":
 		return s.status(args)
-	case "crash", "release", "wait", "reattach", "covered", "lanes":
+	case "crash", "release", "reattach", "covered", "lanes":
 		return s.durable(word, args)
 	}
 	return "", errors.New("unknown command")
@@ -228,9 +231,6 @@ func (s *script) durable(word string, args []string) (string, error) {
 		return "", errors.New("the stream is not durable")
 	}
 	switch word {
-	case "wait":
-		time.Sleep(time.Second)
-		return "", nil
 	case "reattach":
 		return "", d.Attach(args[0])
 	case "covered":
