@@ -149,15 +149,15 @@ func (m *Merge) over(lane string, id uint64, dataset string) bool {
 	return slices.Contains(m.finished[lane], ended{id, dataset})
 }
 
-// Cancel ends a part for all lanes, as if it were complete, and returns these. What was written of it stays.
+// Cancel ends a part for all lanes, and returns these. What was written of it stays.
 func (m *Merge) Cancel(id uint64, dataset string) (lanes []string) {
 	m.parts = slices.DeleteFunc(m.parts, func(j *job) bool {
 		if j.part.id != id || j.dataset != dataset {
 			return false
 		}
 		lanes = append(lanes, j.lanes...)
-		m.conclude(j, j.lanes)
 		j.epoch++
+		m.dirty = true
 		return true
 	})
 	return lanes
@@ -251,7 +251,7 @@ func (m *Merge) breaks(j *job, err error) {
 	i := slices.Index(m.parts, j)
 	m.parts = slices.Delete(m.parts, i, i+1)
 	j.epoch++
-	m.conclude(j, j.lanes)
+	m.dirty = true
 	m.endings = append(m.endings, Delivery{Lanes: j.lanes, Part: j.part.id, Dataset: j.dataset, Err: &connector.Error{
 		Class: connector.ClassPermanent, Code: "backfill.part", Doing: "reading rows once more", Dataset: j.dataset, Err: err,
 		Hint: "ask for them again",

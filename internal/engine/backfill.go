@@ -87,6 +87,7 @@ func (g *generation) openBackfills(ctx context.Context, s start, c choice) error
 		return err
 	}
 	g.back = b
+	b.partsSaved(string(b.merge.Ledger()))
 	if err := b.request(ctx, c); err != nil {
 		return err
 	}
@@ -233,7 +234,7 @@ func (b *backfiller) aim(ctx context.Context) error {
 // reached reports whether the run has come to its end.
 func (b *backfiller) reached(at record.Position) bool {
 	p := b.g.r.plan
-	if !p.Once && p.Snapshot != SnapshotOnly || b.merge.Busy() || b.left() {
+	if !p.Once && p.Snapshot != SnapshotOnly || b.merge.Busy() || b.left() || len(b.parts.open) > 0 {
 		return false
 	}
 	if p.Snapshot == SnapshotOnly && !p.Once {

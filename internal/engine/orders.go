@@ -120,6 +120,7 @@ func (b *backfiller) obey(ctx context.Context) error {
 		}
 	}
 	b.settleOrders(ctx)
+	b.settleParts(ctx)
 	return nil
 }
 
@@ -148,6 +149,7 @@ func (b *backfiller) goOn(ctx context.Context, name string) error {
 // fillOrder is a backfill that somebody asked for.
 type fillOrder struct {
 	datasets, lanes []string
+	part            bool // only some rows of them, see parts
 	over            bool // it is complete or refused, and off the list
 }
 
@@ -162,6 +164,9 @@ func (b *backfiller) order(ctx context.Context, f state.Backfill) error {
 	if err := b.orderable(f, o.datasets, o.lanes); err != nil {
 		b.refuse(ctx, f.ID, err)
 		return nil
+	}
+	if o.part = f.Where != "" || len(f.Keys) > 0; o.part {
+		return b.orderPart(ctx, f, o)
 	}
 	for _, name := range o.datasets {
 		if err := b.copyAgain(ctx, name, o.lanes); err != nil {
@@ -224,7 +229,7 @@ func (b *backfiller) copyAgain(ctx context.Context, name string, lanes []string)
 func (b *backfiller) settleOrders(ctx context.Context) {
 	var done []uint64
 	for id, o := range b.ordered {
-		if !o.over && !slices.ContainsFunc(o.datasets, func(d string) bool { return b.filling(d, o.lanes) }) {
+		if !o.over && !o.part && !slices.ContainsFunc(o.datasets, func(d string) bool { return b.filling(d, o.lanes) }) {
 			done = append(done, id)
 		}
 	}

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/internal/backfill"
 	"github.com/leatdata/leat/lane"
 	"github.com/leatdata/leat/record"
+	"github.com/leatdata/leat/state"
 )
 
 // Part is what a saved record tells of rows of one dataset that are read once more.
@@ -94,6 +96,62 @@ func (b *backfiller) part(ctx context.Context, dataset string, p backfill.Part, 
 	return nil
 }
 
+// orderPart opens the parts that somebody asks for. What is not possible is taken off the list with the reason.
+func (b *backfiller) orderPart(ctx context.Context, f state.Backfill, o *fillOrder) error {
+	for _, name := range o.datasets {
+		err := b.part(ctx, name, backfill.Part{ID: f.ID, Where: f.Where, Keys: f.Keys}, o.lanes)
+		if err == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		b.endParts(f.ID)
+		b.refuse(ctx, f.ID, err)
+		return nil
+	}
+	return nil
+}
+
+// endParts ends what is open of an order.
+func (b *backfiller) endParts(id uint64) {
+	if o := b.parts.open[id]; o != nil {
+		for dataset := range o.waits {
+			b.merge.Cancel(id, dataset)
+		}
+	}
+	delete(b.parts.open, id)
+}
+
+// settleParts takes orders off the list that are over, and ends what nobody wants any more.
+func (b *backfiller) settleParts(ctx context.Context) {
+	done, failed := b.takeParts()
+	for id, why := range failed {
+		b.endParts(id)
+		b.refuse(ctx, id, why)
+	}
+	if len(done) > 0 && b.g.r.changeOrders(ctx, func(o *state.Orders) {
+		o.Backfills = slices.DeleteFunc(o.Backfills, func(f state.Backfill) bool { return slices.Contains(done, f.ID) })
+	}) {
+		for _, id := range done {
+			b.ordered[id].over = true
+			delete(b.parts.open, id)
+		}
+	}
+	wanted := map[uint64]bool{}
+	for _, f := range b.g.r.ctl.ordered().Backfills {
+		wanted[f.ID] = b.ordered[f.ID] == nil || !b.ordered[f.ID].over
+	}
+	for id := range b.parts.open {
+		if !wanted[id] {
+			b.g.r.log.Info("rows are not read once more: nobody asks for them any longer", slog.Uint64("id", id))
+			b.endParts(id)
+		}
+	}
+	maps.DeleteFunc(wanted, func(_ uint64, is bool) bool { return !is })
+	b.merge.Retain(slices.Collect(maps.Keys(wanted))...)
+}
+
 func partError(dataset string, err error) error {
 	if known, ok := errors.AsType[*connector.Error](err); ok && known.Dataset != "" {
 		return err
@@ -127,9 +185,12 @@ func (b *backfiller) partFits(ctx context.Context, s *record.Schema, p backfill.
 	if p.Where == "" {
 		return nil
 	}
-	c, ok := connector.As[connector.Conditional](b.g.src)
-	if !ok || !b.g.r.contract.Conditions {
+	if !b.g.r.contract.Conditions {
 		return errors.New("this source can't read only the rows that meet a condition")
+	}
+	c, ok := connector.As[connector.Conditional](b.g.src)
+	if !ok {
+		return nil
 	}
 	if err := c.CheckWhere(ctx, s.Dataset, p.Where); err != nil && connector.ClassOf(err) != connector.ClassTransient {
 		return err //nolint:wrapcheck // it names condition and dataset
@@ -270,7 +331,7 @@ func (b *backfiller) partsSaved(ledger string) {
 	b.parts.saved = saved
 }
 
-// takeParts returns the orders that are over, once each: their parts are complete in all lanes, durably, so that no crash loses any (W13);
+// takeParts returns the orders that are over: their parts are complete in all lanes, durably, so that no crash loses any (W13);
 // or one of them failed. Merge.Retain forgets them once they are off the list.
 func (b *backfiller) takeParts() (done []uint64, failed map[uint64]error) {
 	b.mu.Lock()
@@ -279,13 +340,11 @@ func (b *backfiller) takeParts() (done []uint64, failed map[uint64]error) {
 	failed = map[uint64]error{}
 	for id, o := range b.parts.open {
 		switch {
-		case len(o.waits) > 0:
 		case o.err != nil:
 			failed[id] = o.err
-			delete(b.parts.open, id)
+		case len(o.waits) > 0:
 		case o.durable(saved[id]):
 			done = append(done, id)
-			delete(b.parts.open, id)
 		}
 	}
 	slices.Sort(done)

@@ -378,6 +378,7 @@ type Target struct {
 	// Damaged are keys whose rows are not what they should be, with what is to repair them (0: nothing): a row that is missing, that has other
 	// values, or that should not be there.
 	Damaged map[int64]uint64
+	Again   int // rows that were read once more
 }
 
 // Clone copies it.
@@ -404,6 +405,7 @@ func (t *Target) Damage(key int64, by uint64) {
 
 // Refresh takes rows, and deletes of keys without a row, that are read once more: they are exactly what is there, unless that is damaged.
 func (t *Target) Refresh(b *record.Batch) error {
+	t.Again += b.NumRows()
 	for i := range b.NumRows() {
 		key := cell(b.Rows, 0, i)
 		have, there := t.Rows[key]
@@ -434,7 +436,13 @@ func (t *Target) Apply(b *record.Batch) error {
 		return nil
 	}
 	col := func(c, i int) int64 { return cell(b.Rows, c, i) }
+	if b.Txns == nil && b.Ops != nil {
+		return t.again(b) // keys that have no row
+	}
 	if b.Chunk != nil {
+		if b.Chunk.Where != "" || b.Chunk.Keys != nil {
+			return t.again(b)
+		}
 		for i := range b.NumRows() {
 			if _, there := t.Rows[col(0, i)]; there && !t.Refill {
 				return fmt.Errorf("key %d was there when its chunk came", col(0, i))
@@ -451,6 +459,42 @@ func (t *Target) Apply(b *record.Batch) error {
 				return fmt.Errorf("transaction %s: %w", run.Position, err)
 			}
 			i++
+		}
+	}
+	return nil
+}
+
+// again takes rows that may be read once more, or for the first time.
+func (t *Target) again(b *record.Batch) error {
+	if t.Refill { // a sink that may have been given more than it knows
+		was := t.Damaged
+		t.Damaged = map[int64]uint64{}
+		for i := range b.NumRows() {
+			t.Damaged[cell(b.Rows, 0, i)] = 0
+		}
+		err := t.Refresh(b)
+		t.Damaged = was
+		for i := range b.NumRows() {
+			delete(t.Damaged, cell(b.Rows, 0, i))
+		}
+		return err
+	}
+	if b.Chunk == nil || b.Chunk.Where != "" {
+		return t.Refresh(b)
+	}
+	for i := range b.NumRows() { // of a key that was opened once more there is no row yet
+		one, err := b.Keep(func(n int) bool { return n == i })
+		if err != nil {
+			return err //nolint:wrapcheck // it names the column
+		}
+		key := cell(b.Rows, 0, i)
+		if _, there := t.Rows[key]; !there {
+			t.Rows[key] = Image{cell(b.Rows, 1, i), cell(b.Rows, 2, i)}
+			delete(t.Damaged, key)
+			continue
+		}
+		if err := t.Refresh(one); err != nil {
+			return err
 		}
 	}
 	return nil

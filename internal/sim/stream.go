@@ -39,7 +39,7 @@ func NewStream(w *World, db *Database) *Stream {
 
 // Contract implements connector.SourceConfig.
 func (*Stream) Contract() (connector.SourceContract, error) {
-	return connector.SourceContract{Replay: connector.Deterministic, Input: connector.Changelog, Readers: 3}, nil
+	return connector.SourceContract{Replay: connector.Deterministic, Input: connector.Changelog, Readers: 3, Conditions: true}, nil
 }
 
 // Identity implements connector.SourceConfig.
@@ -201,7 +201,7 @@ func (f *following) ReadChunk(ctx context.Context, c record.Chunk, emit func(*re
 	err := f.do(ctx, "snapshot", "", func() error {
 		at := f.cfg.DB.Snap()
 		whole = ChunkBatch(f.cfg.schema, at, InChunk(c, f.cfg.DB.Rows(at)))
-		whole.Chunk.From, whole.Chunk.To, whole.Chunk.Keys = c.From, c.To, c.Keys
+		whole.Chunk.From, whole.Chunk.To, whole.Chunk.Keys, whole.Chunk.Where = c.From, c.To, c.Keys, c.Where
 		return nil
 	})
 	if err != nil {
