@@ -59,13 +59,12 @@ type logSet struct {
 }
 
 var (
-	_ connector.Sink          = (*logSink)(nil)
-	_ connector.PositionStore = (*logSink)(nil)
-	_ connector.TwoPhase      = (*logSink)(nil)
-	_ connector.Mapper        = (*logSink)(nil)
-	_ connector.Evolver       = (*logSink)(nil)
-	_ connector.Checker       = (*logSink)(nil)
-	_ connector.Named         = (*logSink)(nil)
+	_ connector.Sink     = (*logSink)(nil)
+	_ connector.TwoPhase = (*logSink)(nil)
+	_ connector.Mapper   = (*logSink)(nil)
+	_ connector.Evolver  = (*logSink)(nil)
+	_ connector.Checker  = (*logSink)(nil)
+	_ connector.Named    = (*logSink)(nil)
 )
 
 const (
@@ -224,17 +223,12 @@ func (s *logSink) finish(set *logSet) error {
 	return nil
 }
 
-// Commit implements connector.PositionStore.
-func (s *logSink) Commit(ctx context.Context, p record.Progress) error {
-	return s.guard(ctx, "committing changes", func() error { return s.commit(ctx, &p) })
-}
-
-// Flush implements connector.Sink: changes without progress.
+// Flush implements connector.Sink, for use without an engine: what was written is committed, and the progress stays as it is.
 func (s *logSink) Flush(ctx context.Context) error {
 	return s.guard(ctx, "committing changes", func() error { return s.commit(ctx, s.m.Progress) })
 }
 
-// Committed implements connector.PositionStore and connector.TwoPhase.
+// Committed implements connector.TwoPhase: it is read from the manifest each time.
 func (s *logSink) Committed(ctx context.Context) (p record.Progress, found bool, err error) {
 	err = s.guard(ctx, "reading the progress", func() error {
 		m, _, err := s.load()

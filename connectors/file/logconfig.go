@@ -39,7 +39,7 @@ func (c *SinkConfig) logInstead() string {
 
 func (c *SinkConfig) logContract() connector.SinkContract {
 	return connector.SinkContract{
-		Modes: []connector.WriteMode{connector.Append}, Input: connector.Changelog, Atomicity: connector.PositionInTransaction,
+		Modes: []connector.WriteMode{connector.Append}, Input: connector.Changelog, Atomicity: connector.TwoPhaseCommit,
 		Durable: true, Keyless: true, Every: c.Every, Bytes: c.FileBytes,
 	}
 }
