@@ -363,6 +363,40 @@ func TestLogAbortedForGood(t *testing.T) {
 	}
 }
 
+// Files that ended before the epoch was prepared are aborted as well, and their numbers are given again.
+func TestLogAbortWritten(t *testing.T) {
+	mem := vfs.NewMem()
+	cfg := file.On(newLog(logRoot, ""), mem)
+	cfg.FileBytes = 1
+	snk := startLog(t, cfg, 1)
+	r := logReader{mem, logRoot}
+	for n := range 3 {
+		write(t, snk, connectortest.Numbered("d", 100, 1), connectortest.Numbered("d", 101, 1), connectortest.Numbered("e", 1, 1))
+		if left := r.leftovers(); len(left) != 3 {
+			t.Errorf("staged are %v", left)
+		}
+		if err := abortLog(snk); err != nil {
+			t.Fatal(err)
+		}
+		if left := r.leftovers(); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+		write(t, snk, connectortest.Numbered("d", n+1, 1))
+		if err := commitLog(snk, numbered(n+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := snk.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(r.files("d"), r.files("e")); got != "[000000000001.jsonl 000000000002.jsonl 000000000003.jsonl] []" {
+		t.Errorf("files %s", got)
+	}
+	if d := r.lines(t)["d"]; !strings.Contains(d[2], `"seq":3`) {
+		t.Errorf("changes %v", d)
+	}
+}
+
 // failsAt writes an epoch and prepares it, or also publishes it, of which the last step is to fail.
 func failsAt(t *testing.T, snk connector.Sink, publish bool, arm func()) error {
 	t.Helper()
