@@ -44,7 +44,8 @@ sinks:
     bad_rows: {action: set_aside, limit: 5}
     transforms:
       - select: [id]
-bad_rows: set_aside
+bad_rows: {action: set_aside, limit: 9, per_dataset: 4}
+dead_letters: {fake: {path: dead, password: x}, mode: append}
 limit: 100
 batch_rows: 500
 `), "p.yaml", registry(t), lookup())
@@ -65,6 +66,9 @@ batch_rows: 500
 	if len(p.Transforms.Steps) != 3 || len(p.Sinks) != 2 {
 		t.Fatalf("got %d transforms, %d sinks", len(p.Transforms.Steps), len(p.Sinks))
 	}
+	if d := p.DeadLetters; d == nil || d.Connector != "fake" || *d.Mode != connector.Append || fakeOf(t, d.Config).Path != "dead" {
+		t.Errorf("dead letters go to %+v", d)
+	}
 	wantText := `[{"kind":"drop","args":["secret"]},{"kind":"rename","args":{"a":"b"},"datasets":["public.*"]},` +
 		`{"kind":"hash","args":{"columns":["email"],"key":"***"}}]`
 	if p.Transforms.Text != wantText {
@@ -81,7 +85,7 @@ batch_rows: 500
 		cmp.Diff(map[string][]string{"orders": {"id", "line"}, "lines": {"id"}}, second.Keys),
 		cmp.Diff(map[string]connector.Policy{"total": connector.PolicyText, "orders.when": connector.PolicyNull}, second.Policies),
 		cmp.Diff(&config.BadRows{SetAside: true, Limit: 5}, second.BadRows),
-		cmp.Diff(&config.BadRows{SetAside: true}, p.BadRows),
+		cmp.Diff(&config.BadRows{SetAside: true, Limit: 9, PerDataset: 4}, p.BadRows),
 	} {
 		if d != "" {
 			t.Error(d)
@@ -293,6 +297,18 @@ sinks:
 			`11:19: unknown policy "drop": want fail, text, null, clamp or strip`,
 			`12:16: bad_rows: "action" is missing`,
 			`13:5: sink a: "key" has no value`,
+		}},
+		{"dead letters", head + `sinks: {a: b.fake}
+bad_rows: {action: set_aside, per_dataset: many, limits: 3}
+dead_letters: {drian: x}
+`, []string{
+			`4:44: want a whole number that is not negative, not many`,
+			`4:50: bad_rows: unknown key "limits": did you mean "limit"?`,
+			`5:16: dead_letters: unknown connector "drian": did you mean "drain"?`,
+		}},
+		{"dead letters twice", head + "sinks: {a: {fake: x, dead_letters: y.fake}}\ndead_letters: {fake: x, mode: merge}\n", []string{
+			`3:22: sink a: "dead_letters" does not belong here: it belongs to the top of the file`,
+			`4:31: unknown mode "merge": want append, upsert or replace`,
 		}},
 		{"follows nothing", head + `snapshot: first
 once: true

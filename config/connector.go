@@ -113,6 +113,9 @@ func (d *decoder) deadLetters(v *node) *Sink {
 	if m := v.get("mode"); m != nil && v.kind == mapNode {
 		var mode connector.WriteMode
 		parsed(d, m, &mode, connector.ParseWriteMode)
+		if mode == connector.Replace {
+			d.fail(m, "%s: mode replace would keep the last ones only: want append or upsert", what)
+		}
 		s.Mode = &mode
 	}
 	return s

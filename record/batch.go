@@ -62,7 +62,7 @@ type Reject struct { //nolint:errname // it is a row first, and an error where a
 	Schema *Schema         `json:"-"`
 	Op     Op              `json:"op,omitempty"`
 	Before json.RawMessage `json:"before,omitempty"` // JSON object of the image before
-	Step   int             `json:"step,omitempty"`   // 1-based transform, of the source or of the sink, that could not take the row; 0: none
+	Step   int             `json:"step,omitempty"`   // 1-based transform, of the source or the sink, that could not take the row; 0: none
 }
 
 // Error makes the reject readable as one line: where, which column, which value, and why.

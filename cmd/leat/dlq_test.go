@@ -44,11 +44,11 @@ func TestDeadLettersPostgres(t *testing.T) {
 	}
 	run(cli.ExitSetAside, append([]string{"copy", "--set-aside", "-q"}, what...)...)
 	var l struct {
-		Code, Op string
-		Row      struct {
-			Total json.Number
-			Note  []string
-		}
+		Code string `json:"code"`
+		Row  struct {
+			Total json.Number `json:"total"`
+			Note  []string    `json:"note"`
+		} `json:"row"`
 	}
 	if err := json.Unmarshal([]byte(run(cli.ExitOK, "dlq", "show", "orders", "--json")), &l); err != nil {
 		t.Fatal(err)

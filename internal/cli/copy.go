@@ -88,7 +88,8 @@ func (f *copyFlags) shared(fs *pflag.FlagSet) {
 	fs.StringVar(&f.setAside, "set-aside", "", "set rows aside that can't be carried, and go on; =N: more than N stop the run")
 	fs.Lookup("set-aside").NoOptDefVal = "0"
 	fs.Int64Var(&f.perDataset, "set-aside-per-dataset", 0, "with --set-aside: more than so many of one dataset stop the run; 0: no limit")
-	fs.StringVar(&f.deadLetters, "dead-letters", "", "a sink that gets rows that were set aside, besides what is kept of them, such as sqlite:dead.db")
+	fs.StringVar(&f.deadLetters, "dead-letters", "",
+		"a sink that gets rows that were set aside, besides what is kept of them, such as sqlite:dead.db")
 	fs.StringArrayVar(&f.policies, "policy", nil,
 		"COLUMN=text|null|clamp|strip|fail: what to do with values that don't fit; * for all columns")
 	fs.StringVar(&f.guarantee, "guarantee", "", "at-least-once, effectively-once or exactly-once (default: the best that is reached)")

@@ -174,7 +174,8 @@ the reason, in dead.db in the state folder; dead_letters in a pipeline file name
 				return nil
 			}
 			return &usageError{
-				err: connector.UnknownName("command of dlq", args[0], []string{"list", "show", "replay", "drop"}), hint: "leat dlq --help lists them",
+				err:  connector.UnknownName("command of dlq", args[0], []string{"list", "show", "replay", "drop"}),
+				hint: "leat dlq --help lists them",
 			}
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -186,8 +187,11 @@ the reason, in dead.db in the state folder; dead_letters in a pipeline file name
 	return cmd
 }
 
+// letterFunc works on letters, and on what is saved of pipelines.
+type letterFunc func(ctx context.Context, letters *deadletter.Store, states state.Store) error
+
 // withLetters opens the stores, and lets go of letters whose rows were read again.
-func (s *session) withLetters(ctx context.Context, use func(ctx context.Context, letters *deadletter.Store, states state.Store) error) error {
+func (s *session) withLetters(ctx context.Context, use letterFunc) error {
 	letters, err := s.deadLetters()
 	if err != nil {
 		return err
@@ -245,7 +249,8 @@ func (s *session) noLetters(ctx context.Context, letters *deadletter.Store, name
 	case len(names) == 0:
 		return &usageError{err: fmt.Errorf("nothing is known of pipeline %q", name), hint: "leat dlq list shows what there is"}
 	}
-	return &usageError{err: connector.UnknownName("pipeline", name, slices.Compact(slices.Sorted(slices.Values(names)))), hint: "leat dlq list shows what there is"}
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	return &usageError{err: connector.UnknownName("pipeline", name, names), hint: "leat dlq list shows what there is"}
 }
 
 func (s *session) dlqListCommand() *cobra.Command {
@@ -341,7 +346,8 @@ func (s *session) dlqDropCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drop PIPELINE|FILE",
 		Short: "Forget rows that were set aside",
-		Long:  "Forgets rows that were set aside, for good: all of a pipeline, or those that the flags choose. It asks first, unless --yes is given.",
+		Long: `Forgets rows that were set aside, for good: all of a pipeline, or those that the flags choose. It asks first, unless --yes is
+given.`,
 		Example: `  leat dlq drop orders
   leat dlq drop orders --dataset public.orders --class bad_value --yes
   leat dlq drop orders --id 3f2a9c0b1d2e`,

@@ -80,7 +80,8 @@ func (r replayer) ask(ctx context.Context, p *config.Pipeline, plan engine.Plan,
 			return err
 		}
 	}
-	if err := r.s.print("asked: %s are read again by the process that runs %s, or by the next one\n", plural(n, "row"), p.Name); err != nil {
+	err = r.s.print("asked: %s to be read again by the process that runs %s, or by the next one\n", plural(n, "row"), p.Name)
+	if err != nil {
 		return err
 	}
 	if len(lost) > 0 {

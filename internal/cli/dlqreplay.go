@@ -139,8 +139,12 @@ func (r replayer) write(ctx context.Context, plan engine.Plan, filter deadletter
 		}
 	}
 	if unread > 0 {
-		err := r.s.print("%s could not be read and %s no columns: leat dlq show %s --sink - --raw > FILE writes them, to be mended and copied\n",
-			plural(unread, "row"), map[bool]string{true: "has", false: "have"}[unread == 1], plan.Name)
+		have := "have"
+		if unread == 1 {
+			have = "has"
+		}
+		err := r.s.print("%s could not be read and %s no columns: "+
+			"leat dlq show %s --sink - --raw > FILE writes them, to be mended and copied\n", plural(unread, "row"), have, plan.Name)
 		if err != nil {
 			return err
 		}
@@ -157,7 +161,8 @@ func (r replayer) tell(pipeline, sink string, done replayed) error {
 		text += fmt.Sprintf(", %s refused again: leat dlq show %s --sink %s", thousands(done.refused), pipeline, sink)
 	}
 	if done.earlier > 0 {
-		text += fmt.Sprintf(", %s of earlier runs left, whose rows a later run has copied anew (--run writes them nevertheless)", thousands(done.earlier))
+		text += fmt.Sprintf(", %s of earlier runs left, whose rows a later run has copied anew (--run writes them nevertheless)",
+			thousands(done.earlier))
 	}
 	return r.s.print("%s\n", text)
 }
@@ -241,8 +246,8 @@ func (r replayer) pass(ctx context.Context, plan engine.Plan, sink engine.SinkSp
 	}
 	if err == nil && !sum.Done {
 		err = &connector.Error{
-			Class: connector.ClassTransient, Code: "deadletter.stopped", Doing: "replaying", Err: errors.New("it was stopped before its end"),
-			Hint: "the same command goes on",
+			Class: connector.ClassTransient, Code: "deadletter.stopped", Doing: "replaying",
+			Err: errors.New("it was stopped before its end"), Hint: "the same command goes on",
 		}
 	}
 	return sum, err
@@ -277,7 +282,8 @@ func replaySpec(sink engine.SinkSpec) (engine.SinkSpec, error) {
 	}
 	if c.Atomicity == connector.Whole || !slices.Contains(c.Modes, mode) {
 		return sink, &connector.Error{
-			Class: connector.ClassConfig, Code: "deadletter.whole", Err: errors.New("it is written as a whole, and takes no rows afterwards"),
+			Class: connector.ClassConfig, Code: "deadletter.whole",
+			Err:  errors.New("it is written as a whole, and takes no rows afterwards"),
 			Hint: "mend the cause and copy again; leat dlq drop forgets the rows",
 		}
 	}
@@ -290,7 +296,8 @@ func usedPolicies(all map[string]connector.Policy, pass *deadletter.Replay) map[
 	used := map[string]connector.Policy{}
 	for name, policy := range all {
 		for _, schema := range pass.Schemas() {
-			if column, ok := strings.CutPrefix(name, schema.Dataset+"."); name == "*" || schema.Column(name) >= 0 || (ok && schema.Column(column) >= 0) {
+			column := strings.TrimPrefix(name, schema.Dataset+".")
+			if name == "*" || schema.Column(name) >= 0 || schema.Column(column) >= 0 {
 				used[name] = policy
 			}
 		}

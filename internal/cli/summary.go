@@ -26,7 +26,7 @@ type summary struct {
 	RowsPerSecond float64          `json:"rows_per_second"`
 	PeakMemory    int64            `json:"peak_memory_bytes,omitempty"`
 	SetAside      int64            `json:"set_aside"`
-	DeadLetters   string           `json:"dead_letters,omitempty"` // the file that they are kept in
+	DeadLetters   string           `json:"dead_letters,omitempty"`  // the file that they are kept in
 	Deleted       map[string]int64 `json:"deleted,omitempty"`       // rows that were gone from the source, by dataset
 	Snapshot      int64            `json:"snapshot_rows,omitempty"` // of Rows, where the source is followed
 	Changes       int64            `json:"changes,omitempty"`       // likewise

@@ -131,17 +131,14 @@ func (a again) refused(ctx context.Context, l Letter, row engine.Rejected) error
 				return err
 			}
 		}
-		err = sqlitex.Execute(in.conn, `update letter set class = ?2, code = ?3, message = ?4, column = ?5, value = ?6, step = ?7,
+		err = exec(in.conn, `update letter set class = ?2, code = ?3, message = ?4, column = ?5, value = ?6, step = ?7,
 			columns = coalesce(?8, columns), row = ?9, before = ?10, last = ?11, times = times + 1, asked = 0 where number = ?1`,
-			&sqlitex.ExecOptions{Args: []any{
-				l.Number, row.Class, row.Code, row.Message, row.Column, row.Value, int64(row.Step), columns, row.Raw, textOrNull(row.Before),
-				row.Time.UnixMicro(),
-			}})
+			l.Number, row.Class, row.Code, row.Message, row.Column, row.Value, int64(row.Step), columns, row.Raw,
+			textOrNull(row.Before), row.Time.UnixMicro())
 		if err != nil {
 			return err
 		}
-		return sqlitex.Execute(in.conn, "delete from queue where letter = ? and pipeline = ? and sink = ?",
-			&sqlitex.ExecOptions{Args: []any{l.Number, a.r.pipeline, a.r.sink}})
+		return exec(in.conn, "delete from queue where letter = ? and pipeline = ? and sink = ?", l.Number, a.r.pipeline, a.r.sink)
 	})
 }
 

@@ -18,8 +18,8 @@ func (s *Store) Ask(ctx context.Context, letters []int64, backfill uint64) error
 		return fmt.Errorf("asking for rows: %w", err)
 	}
 	return s.use(ctx, false, func(in *session) error {
-		return sqlitex.Execute(in.conn, "update letter set asked = ? where number in (select value from json_each(?))",
-			&sqlitex.ExecOptions{Args: []any{int64(backfill), string(numbers)}})
+		return exec(in.conn, "update letter set asked = ? where number in (select value from json_each(?))",
+			int64(backfill), string(numbers))
 	})
 }
 
@@ -43,7 +43,7 @@ func (s *Store) Settle(ctx context.Context, pipeline string, o state.Orders) err
 	}
 	change := func(query string, id uint64) error {
 		return s.use(ctx, false, func(in *session) error {
-			return sqlitex.Execute(in.conn, query, &sqlitex.ExecOptions{Args: []any{pipeline, int64(id)}})
+			return exec(in.conn, query, pipeline, int64(id))
 		})
 	}
 	failed := map[uint64]bool{}

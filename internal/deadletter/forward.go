@@ -95,14 +95,18 @@ func (f *Forwarder) run(ctx context.Context) {
 		case <-f.wake:
 		}
 		if err := f.insist(ctx); err != nil {
-			f.mu.Lock()
-			defer f.mu.Unlock()
 			if ctx.Err() == nil {
-				f.err = err
+				f.failed(err)
 			}
 			return
 		}
 	}
+}
+
+func (f *Forwarder) failed(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
 }
 
 const (
@@ -246,8 +250,7 @@ func (f *Forwarder) newest(ctx context.Context) (n int64, err error) {
 
 func (f *Forwarder) saveForwarded(ctx context.Context, last int64) error {
 	return f.use(ctx, true, func(in *session) error {
-		return sqlitex.Execute(in.conn, "update forwarded set number = ? where pipeline = ? and target = ?",
-			&sqlitex.ExecOptions{Args: []any{last, f.pipeline, f.identity()}})
+		return exec(in.conn, "update forwarded set number = ? where pipeline = ? and target = ?", last, f.pipeline, f.identity())
 	})
 }
 
@@ -255,9 +258,8 @@ func (f *Forwarder) saveForwarded(ctx context.Context, last int64) error {
 func (f *Forwarder) open(ctx context.Context, at *standing) (*sinkLink, error) {
 	fence := max(at.fence+1, f.now().UnixMicro())
 	err := f.use(ctx, true, func(in *session) error {
-		return sqlitex.Execute(in.conn, "insert into forwarded (pipeline, target, number, fence) values (?, ?, ?, ?)"+
-			" on conflict do update set fence = excluded.fence",
-			&sqlitex.ExecOptions{Args: []any{f.pipeline, f.identity(), at.number, fence}})
+		return exec(in.conn, "insert into forwarded (pipeline, target, number, fence) values (?, ?, ?, ?)"+
+			" on conflict do update set fence = excluded.fence", f.pipeline, f.identity(), at.number, fence)
 	})
 	if err != nil {
 		return nil, err

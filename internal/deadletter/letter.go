@@ -12,7 +12,7 @@ import (
 )
 
 // Letter is one row that was set aside, as the store has it.
-type Letter struct {
+type Letter struct { //nolint:errname // it is a row, see engine.Rejected
 	Number int64  // grows in the order in which letters came; never used again
 	ID     string // of what it holds: the same row that is refused for the same reason has the same
 	Times  int64  // how often it came

@@ -72,7 +72,7 @@ func (f Filter) where() (string, []any, error) {
 		add("asked > 0")
 	}
 	if len(f.IDs) > 0 {
-		any := make([]string, len(f.IDs))
+		ways := make([]string, len(f.IDs))
 		for i, id := range f.IDs {
 			if id == "" || strings.Trim(id, "0123456789abcdef-") != "" {
 				return "", nil, &connector.Error{
@@ -80,10 +80,10 @@ func (f Filter) where() (string, []any, error) {
 					Hint: "leat dlq show PIPELINE shows ids; their beginning is enough",
 				}
 			}
-			any[i] = "lower(hex(identity)) || iif(n > 0, '-' || n, '') like ?"
+			ways[i] = "lower(hex(identity)) || iif(n > 0, '-' || n, '') like ?"
 			args = append(args, id+"%")
 		}
-		parts = append(parts, "("+strings.Join(any, " or ")+")")
+		parts = append(parts, "("+strings.Join(ways, " or ")+")")
 	}
 	if len(parts) == 0 {
 		return "", nil, nil
@@ -95,8 +95,8 @@ func (f Filter) where() (string, []any, error) {
 const pageLetters = 500
 
 const selectLetter = `select number, identity, n, pipeline, run, sink, epoch, letter.dataset, letter.key, line, offset, shape, position, op,
-	class, code, message, column, value, step, row, before, first, last, times, asked, letter.columns, c.key as schema_key, c.columns as schema_columns,
-	c.dataset as schema_dataset, attempt
+	class, code, message, column, value, step, row, before, first, last, times, asked, letter.columns,
+	c.key as schema_key, c.columns as schema_columns, c.dataset as schema_dataset, attempt
 	from letter left join columns c on c.id = letter.columns`
 
 // Each calls f for the letters that a filter chooses, in the order in which they came. It holds a page of them in memory, and f may use
@@ -203,11 +203,11 @@ func (s *Store) Drop(ctx context.Context, f Filter) (n int64, err error) {
 			return err
 		}
 		defer end(&err)
-		if err := sqlitex.Execute(in.conn, "delete from letter"+where, &sqlitex.ExecOptions{Args: args}); err != nil {
+		if err := exec(in.conn, "delete from letter"+where, args...); err != nil {
 			return err
 		}
 		n = int64(in.conn.Changes())
-		return sqlitex.Execute(in.conn, "delete from columns where id not in (select columns from letter where columns is not null)", nil)
+		return exec(in.conn, "delete from columns where id not in (select columns from letter where columns is not null)")
 	})
 	return n, err
 }

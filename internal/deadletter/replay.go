@@ -53,7 +53,8 @@ type ReplayOf struct {
 // NewReplay looks for the letters of the next pass; nil: there are none.
 func (s *Store) NewReplay(ctx context.Context, of ReplayOf) (*Replay, error) {
 	r := &Replay{
-		store: s, pipeline: of.Pipeline, sink: of.Into, sinks: of.Sinks, source: of.Shared, own: of.Own, filter: of.Filter, after: of.Earlier,
+		store: s, pipeline: of.Pipeline, sink: of.Into, sinks: of.Sinks, source: of.Shared, own: of.Own,
+		filter: of.Filter, after: of.Earlier,
 	}
 	r.filter.Limit = 0
 	known := map[string]*record.Schema{}
@@ -292,26 +293,26 @@ func (s *replaySource) enqueue(ctx context.Context, at int64) (before int64, err
 			return err
 		}
 		defer end(&err)
-		if before, err = number(in.conn, "select coalesce(max(last), 0) from place where pipeline = ? and sink = ?", s.pipeline, s.sink); err != nil {
+		who := []any{s.pipeline, s.sink}
+		before, err = number(in.conn, "select coalesce(max(last), 0) from place where pipeline = ? and sink = ?", who...)
+		if err != nil {
 			return err
 		}
 		before = max(before, at)
-		who := []any{s.pipeline, s.sink}
-		if err := sqlitex.Execute(in.conn, "delete from queue where pipeline = ? and sink = ?", &sqlitex.ExecOptions{Args: who}); err != nil {
+		if err := exec(in.conn, "delete from queue where pipeline = ? and sink = ?", who...); err != nil {
 			return err
 		}
-		query := "insert into queue (pipeline, sink, place, letter) select ?, ?, ? + row_number() over (order by number), number from letter" +
-			where + ` and number > ? and number <= ? and columns is not null and (sink = ? or (sink = '' and step > 0))
+		query := "insert into queue (pipeline, sink, place, letter)" +
+			" select ?, ?, ? + row_number() over (order by number), number from letter" + where +
+			` and number > ? and number <= ? and columns is not null and (sink = ? or (sink = '' and step > 0))
 			and not exists (select 1 from delivered d where d.letter = number and d.sink = ?)`
-		err = sqlitex.Execute(in.conn, query, &sqlitex.ExecOptions{
-			Args: slices.Concat(who, []any{before}, args, []any{s.after, s.until, s.sink, s.sink}),
-		})
+		err = exec(in.conn, query, slices.Concat(who, []any{before}, args, []any{s.after, s.until, s.sink, s.sink})...)
 		if err != nil {
 			return err
 		}
 		last := before + int64(in.conn.Changes())
-		return sqlitex.Execute(in.conn, "insert into place (pipeline, sink, last) values (?, ?, ?) on conflict do update set last = excluded.last",
-			&sqlitex.ExecOptions{Args: append(who, last)})
+		return exec(in.conn, "insert into place (pipeline, sink, last) values (?, ?, ?) on conflict do update set last = excluded.last",
+			s.pipeline, s.sink, last)
 	})
 	return before, err
 }
@@ -434,9 +435,9 @@ func (r *Replay) delivered(ctx context.Context, place int64) error {
 		}
 		defer end(&err)
 		const passed = "(select letter from queue where pipeline = ?1 and sink = ?2 and place <= ?3)"
-		args := &sqlitex.ExecOptions{Args: []any{r.pipeline, r.sink, place}}
-		if err := sqlitex.Execute(in.conn, "insert into delivered (letter, sink) select number, ?2 from letter where sink = '' and number in "+
-			passed+" on conflict do nothing", args); err != nil {
+		args := []any{r.pipeline, r.sink, place}
+		into := "insert into delivered (letter, sink) select number, ?2 from letter where sink = '' and number in "
+		if err := exec(in.conn, into+passed+" on conflict do nothing", args...); err != nil {
 			return err
 		}
 		names, err := json.Marshal(r.sinks)
@@ -445,11 +446,11 @@ func (r *Replay) delivered(ctx context.Context, place int64) error {
 		}
 		gone := "delete from letter where number in " + passed + ` and (sink = ?2 or not exists (select 1 from json_each(?4) s
 			where not exists (select 1 from delivered d where d.letter = number and d.sink = s.value)))`
-		err = sqlitex.Execute(in.conn, gone, &sqlitex.ExecOptions{Args: []any{r.pipeline, r.sink, place, string(names)}})
+		err = exec(in.conn, gone, r.pipeline, r.sink, place, string(names))
 		if err != nil {
 			return err
 		}
-		return sqlitex.Execute(in.conn, "delete from queue where pipeline = ?1 and sink = ?2 and place <= ?3", args)
+		return exec(in.conn, "delete from queue where pipeline = ?1 and sink = ?2 and place <= ?3", args...)
 	})
 }
 

@@ -2,8 +2,8 @@ package deadletter_test
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -143,11 +143,13 @@ func (u unacknowledged) Open(env connector.Env) (connector.Source, error) {
 	if err != nil {
 		return nil, err
 	}
+	d, _ := connector.As[connector.Discoverer](src)
+	p, _ := connector.As[connector.Positions](src)
 	return struct {
 		connector.Source
 		connector.Discoverer
 		connector.Positions
-	}{src, src.(connector.Discoverer), src.(connector.Positions)}, nil
+	}{src, d, p}, nil
 }
 
 // clause E13: a letter that came into the sink before the process died is not written again.
@@ -261,7 +263,7 @@ func TestReplayMany(t *testing.T) {
 	const n = 2500
 	rows := make([][]string, n)
 	for i := range rows {
-		rows[i] = []string{fmt.Sprint(i), "1"}
+		rows[i] = []string{strconv.Itoa(i), "1"}
 	}
 	b := connectortest.BatchOf(orders("orders"), rows...)
 	all := make([]engine.Rejected, n)

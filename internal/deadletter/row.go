@@ -3,6 +3,7 @@ package deadletter
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 
@@ -34,7 +35,7 @@ func encodeSchema(s *record.Schema) (encodedSchema, error) {
 	out := encodedSchema{key: string(key), columns: buf.Bytes()}
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(s.Dataset), key, out.columns} {
-		fmt.Fprintf(h, "%d:", len(part))
+		h.Write(binary.AppendUvarint(nil, uint64(len(part))))
 		h.Write(part)
 	}
 	out.id = h.Sum(nil)[:idBytes]

@@ -223,7 +223,7 @@ func (in *session) prepare(ctx context.Context, conn *sqlite.Conn) (err error) {
 	if err := sqlitex.ExecuteScript(conn, script, nil); err != nil {
 		return err
 	}
-	err = sqlitex.Execute(conn, "insert into store select ? where not exists (select 1 from store)", &sqlitex.ExecOptions{Args: []any{rand.Text()}})
+	err = exec(conn, "insert into store select ? where not exists (select 1 from store)", rand.Text())
 	if err != nil {
 		return err
 	}
@@ -247,6 +247,11 @@ func checkOwner(conn *sqlite.Conn) error {
 		return fmt.Errorf("it has layout %d, and this program knows %d: use the version of leat that made it", version, layout)
 	}
 	return nil
+}
+
+// exec executes a statement.
+func exec(conn *sqlite.Conn, query string, args ...any) error {
+	return sqlitex.Execute(conn, query, &sqlitex.ExecOptions{Args: args})
 }
 
 // number is the one number that a query returns; 0 where it returns nothing.
@@ -318,8 +323,8 @@ func (in *session) write() (err error) {
 	return nil
 }
 
-const insertLetter = `insert into letter (identity, n, pipeline, run, sink, attempt, epoch, dataset, key, line, offset, shape, position, op, class,
-	code, message, column, value, step, columns, row, before, first, last, times)
+const insertLetter = `insert into letter (identity, n, pipeline, run, sink, attempt, epoch, dataset, key, line, offset, shape, position,
+	op, class, code, message, column, value, step, columns, row, before, first, last, times)
 	values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?24, 1)
 	on conflict (identity, n) do update set times = times + 1, last = ?24, attempt = ?6, message = ?17, asked = 0`
 
@@ -337,11 +342,11 @@ func (in *session) insert(r engine.Rejected) error {
 			return err
 		}
 	}
-	return sqlitex.Execute(in.conn, insertLetter, &sqlitex.ExecOptions{Args: []any{
-		id, n, r.Pipeline, r.Run, r.Sink, int64(r.Attempt), int64(r.Epoch), r.Dataset, textOrNull(r.Key), r.Line, r.Offset, int64(r.Position.Shape),
+	return exec(in.conn, insertLetter,
+		id, n, r.Pipeline, r.Run, r.Sink, int64(r.Attempt), int64(r.Epoch), r.Dataset, textOrNull(r.Key), r.Line, r.Offset,
+		int64(r.Position.Shape),
 		textOrNull(r.Position.Data), r.Op.String(), r.Class, r.Code, r.Message, r.Column, r.Value, int64(r.Step), columns,
-		r.Raw, textOrNull(r.Before), r.Time.UnixMicro(),
-	}})
+		r.Raw, textOrNull(r.Before), r.Time.UnixMicro())
 }
 
 // maxColumns bounds how many schemas are remembered.
@@ -360,8 +365,8 @@ func (in *session) keepColumns(s *record.Schema) ([]byte, error) {
 		}
 		in.columns[s] = e
 	}
-	err := sqlitex.Execute(in.conn, "insert into columns (id, dataset, key, columns) values (?, ?, ?, ?) on conflict do nothing",
-		&sqlitex.ExecOptions{Args: []any{e.id, s.Dataset, e.key, e.columns}})
+	err := exec(in.conn, "insert into columns (id, dataset, key, columns) values (?, ?, ?, ?) on conflict do nothing",
+		e.id, s.Dataset, e.key, e.columns)
 	return e.id, err
 }
 
@@ -378,8 +383,8 @@ func (s *Store) Forget(ctx context.Context, pipeline, run, sink string, epoch ui
 		in.pending = slices.DeleteFunc(in.pending, func(r engine.Rejected) bool {
 			return r.Pipeline == pipeline && r.Run == run && r.Sink == sink && r.Epoch > epoch
 		})
-		return sqlitex.Execute(in.conn, "delete from letter where pipeline = ? and run = ? and sink = ? and epoch > ?",
-			&sqlitex.ExecOptions{Args: []any{pipeline, run, sink, int64(epoch)}})
+		return exec(in.conn, "delete from letter where pipeline = ? and run = ? and sink = ? and epoch > ?",
+			pipeline, run, sink, int64(epoch))
 	})
 }
 

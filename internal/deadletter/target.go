@@ -2,6 +2,7 @@ package deadletter
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,7 +44,8 @@ func (t Target) offer() (engine.SinkOffer, error) {
 	}
 	refuse := func(why, hint string) (engine.SinkOffer, error) {
 		return o, &connector.Error{
-			Class: connector.ClassConfig, Code: "deadletter.sink", Doing: "dead_letters: " + t.Connector, Err: fmt.Errorf("%s", why), Hint: hint,
+			Class: connector.ClassConfig, Code: "deadletter.sink", Doing: "dead_letters: " + t.Connector,
+			Err: errors.New(why), Hint: hint,
 		}
 	}
 	switch {
@@ -90,8 +92,9 @@ func letterSchema() *record.Schema {
 	return &record.Schema{Dataset: Dataset, Key: []int{0}, Columns: arrow.NewSchema([]arrow.Field{
 		{Name: "id", Type: arrow.BinaryTypes.String},
 		{Name: "time", Type: record.InstantType(), Nullable: true},
-		text("pipeline"), text("run"), text("sink"), text("dataset"), text("op"), text("key"), whole("line"), whole("offset"), text("position"),
-		text("class"), text("code"), text("message"), text("column"), text("value"), text("row"), text("before"), text("types"),
+		text("pipeline"), text("run"), text("sink"), text("dataset"), text("op"), text("key"), whole("line"), whole("offset"),
+		text("position"), text("class"), text("code"), text("message"), text("column"), text("value"), text("row"),
+		text("before"), text("types"),
 		{Name: "raw", Type: arrow.BinaryTypes.Binary, Nullable: true},
 	}, nil)}
 }
@@ -116,8 +119,9 @@ func batchOf(s *record.Schema, letters []Letter) (*record.Batch, error) {
 // columns are the values of a letter by column; nothing and zero are null.
 func (l Letter) columns() (map[string]any, error) {
 	out := map[string]any{
-		"id": l.ID, "time": l.First.UnixMicro(), "pipeline": l.Pipeline, "run": l.Run, "sink": l.Sink, "dataset": l.Dataset, "op": l.Op.String(),
-		"key": string(l.Key), "line": l.Line, "position": string(l.Position.Data), "class": l.Class, "code": l.Code, "message": l.Message,
+		"id": l.ID, "time": l.First.UnixMicro(), "pipeline": l.Pipeline, "run": l.Run, "sink": l.Sink, "dataset": l.Dataset,
+		"op": l.Op.String(), "key": string(l.Key), "line": l.Line, "position": string(l.Position.Data), "class": l.Class,
+		"code": l.Code, "message": l.Message,
 		"column": l.Column, "value": l.Value,
 	}
 	if l.Line > 0 {
