@@ -371,7 +371,7 @@ func TestLogAbortWritten(t *testing.T) {
 	snk := startLog(t, cfg, 1)
 	r := logReader{mem, logRoot}
 	for n := range 3 {
-		write(t, snk, connectortest.Numbered("d", 100, 1), connectortest.Numbered("d", 101, 1), connectortest.Numbered("e", 1, 1))
+		write(t, snk, connectortest.Numbered("d", 100, 1000), connectortest.Numbered("d", 100, 1), connectortest.Numbered("e", 1, 1))
 		if left := r.leftovers(); len(left) != 3 {
 			t.Errorf("staged are %v", left)
 		}
