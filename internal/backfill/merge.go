@@ -50,8 +50,10 @@ type Delivery struct {
 
 // New returns the state of a pipeline whose lanes stand where they say. compare orders positions of the stream.
 func New(src connector.Merger, compare func(a, b record.Position) (int, bool), lanes []Lane) (*Merge, error) {
-	m := &Merge{src: src, order: compare, seeded: map[string]map[string]bool{}, ahead: map[string]record.Position{}, dirty: true,
-		finished: map[string][]ended{}}
+	m := &Merge{
+		src: src, order: compare, seeded: map[string]map[string]bool{}, ahead: map[string]record.Position{}, dirty: true,
+		finished: map[string][]ended{},
+	}
 	type known struct {
 		text  string
 		gate  string

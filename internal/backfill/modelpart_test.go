@@ -134,7 +134,6 @@ func (s *simulation) refreshed(i int) error {
 
 func (s *simulation) handOver(p *pending) error {
 	lanes, points := p.w.Lanes(), p.w.job.points
-	out := p.rows
 	for _, first := range []bool{true, false} {
 		half := p.rows.NumRows() / 2
 		b, err := p.rows.Keep(func(i int) bool { return i < half == first })
@@ -142,7 +141,7 @@ func (s *simulation) handOver(p *pending) error {
 			return err
 		}
 		s.Eager = s.wrong == stale
-		out, err = s.m.Refresh(s.t.Context(), p.w, b)
+		out, err := s.m.Refresh(s.t.Context(), p.w, b)
 		s.Eager = false
 		if err != nil {
 			return err

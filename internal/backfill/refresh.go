@@ -232,8 +232,8 @@ func (m *Merge) refreshed(w *Work, snapshot record.Position) ([]Delivery, error)
 	}
 	var gone []json.RawMessage
 	for i, object := range s.objects {
-		key := string(s.keys[i])
-		if t, changed := s.touched[key]; !s.has[key] && (!changed || m.src.Includes(snapshot, t.txn)) {
+		t, changed := s.touched[string(s.keys[i])]
+		if !s.has[string(s.keys[i])] && (!changed || m.src.Includes(snapshot, t.txn)) {
 			gone = append(gone, object)
 		}
 	}

@@ -48,8 +48,8 @@ func Parts(ledger json.RawMessage) ([]Part, error) {
 	return out, nil
 }
 
-// parts are the rows of datasets that are read once more while the lanes go on, see backfill.Part. All but what the backfiller's mutex guards
-// belongs to the reader's goroutine.
+// parts are the rows of datasets that are read once more while the lanes go on, see backfill.Part. All but what the backfiller's mutex
+// guards belongs to the reader's goroutine.
 type parts struct {
 	read []event // rows that wait until the stream has brought all that their snapshot includes
 	open map[uint64]*openPart

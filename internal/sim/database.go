@@ -375,8 +375,8 @@ type Target struct {
 	Rows   map[int64]Image
 	Refill bool // rows may be written over what is there
 	Marked bool // the snapshot is complete
-	// Damaged are keys whose rows are not what they should be, with what is to repair them (0: nothing): a row that is missing, that has other
-	// values, or that should not be there.
+	// Damaged are keys whose rows are not what they should be, with what is to repair them (0: nothing): a row that is missing, that has
+	// other values, or that should not be there.
 	Damaged map[int64]uint64
 	Again   int // rows that were read once more
 }
@@ -539,8 +539,8 @@ func (t *Target) change(b *record.Batch, i int, at record.Position) error {
 	return nil
 }
 
-// heal takes note of a change of a row that may be damaged, and reports whether it was: the change brings all values but those that were not
-// sent. Where the key moved, nothing is to repair these any more.
+// heal takes note of a change of a row that may be damaged, and reports whether it was: the change brings all values but those that were
+// not sent. Where the key moved, nothing is to repair these any more.
 func (t *Target) heal(key, was int64, unsent bool) bool {
 	by, damaged := t.Damaged[was]
 	_, over := t.Damaged[key]
