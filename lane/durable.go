@@ -74,6 +74,7 @@ type durableLane struct {
 	found    Found
 	detached bool
 	from     uint64        // only items behind this number are the lane's
+	began    uint64        // likewise, when it was created or attached
 	total    wire.Sum      // of all that was accepted for it, also while it was detached
 	packed   wire.Sum      // likewise, of all that is in packs; used by the writer
 	behind   *place        // what is read from the log next; nil: all that is stored and not acknowledged is in the ledger

@@ -265,6 +265,7 @@ func (d *durable) restore(ctx context.Context, n *note, t *tail) error {
 	}
 	for _, l := range d.lanes {
 		ln, ok := n.lane(l.sink)
+		ok = ok && !slices.Contains(d.spec.Anew, l.sink)
 		if err := d.restoreLane(ctx, l, ln, ok, t); err != nil {
 			return err
 		}
@@ -295,12 +296,12 @@ func (d *durable) markIn(p *wire.Opened, m wire.Mark) (mark, error) {
 }
 
 func (d *durable) restoreLane(ctx context.Context, l *durableLane, n laneNote, known bool, t *tail) error {
-	l.from = t.number
+	l.from, l.began = t.number, t.number
 	if !known {
 		l.found = Created
 		return nil
 	}
-	l.found = Kept
+	l.found, l.began = Kept, n.Began
 	if n.Number > t.number {
 		return d.unusable("sink %s acknowledged item %d, and the log ends with item %d", l.sink, n.Number, t.number)
 	}

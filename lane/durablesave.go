@@ -159,7 +159,7 @@ func (d *durable) noted() (*note, uint64) {
 func (d *durable) low(l *durableLane) laneNote {
 	f := l.ledger.frontier
 	n := laneNote{
-		Sink: l.sink, Mark: wire.Mark{Number: f.number, Entry: f.entry}, Detached: l.detached,
+		Sink: l.sink, Mark: wire.Mark{Number: f.number, Entry: f.entry}, Detached: l.detached, Began: l.began,
 		Acked: l.ledger.passed.number, Passed: sumOf(l.ledger.passed.count, l.ledger.passed.size),
 	}
 	switch {
@@ -183,9 +183,10 @@ func (d *durable) Holds(sink string) (Holding, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := l.ledger.stats
-	h := Holding{Count: s.Queued.plus(s.InFlight), Acked: l.ledger.passed.number, Last: d.number, Detached: l.detached}
+	h := Holding{
+		Count: s.Queued.plus(s.InFlight), Acked: l.ledger.passed.number, Last: d.number, Fresh: d.stored.number <= l.began, Detached: l.detached,
+	}
 	h.Bytes = l.ledger.size
-	h.Fresh = h.Acked == 0 && d.low(l).Number >= d.stored.number
 	if h.Items > 0 {
 		h.Oldest = d.oldest(l)
 	}
@@ -283,7 +284,7 @@ func (d *durable) Attach(sink string) error {
 		d.mu.Unlock()
 		return failed
 	}
-	l.detached, l.refused, l.from = false, nil, d.number
+	l.detached, l.refused, l.from, l.began = false, nil, d.number, d.number
 	l.ledger.frontier = mark{}
 	l.ledger.passed = passed{count: countIn(l.total), size: l.total.Stored}
 	d.report()

@@ -103,15 +103,12 @@ func (i *Inspection) lanes(ctx context.Context, t *tail) error {
 	if err != nil {
 		return i.d.readFailed(start, err)
 	}
+	if p.Items == 0 { // nothing was published since the lanes were opened
+		p = t.pack
+	}
 	for _, l := range i.n.Lanes {
-		h := Holding{Acked: l.Acked, Last: t.number, Detached: l.Detached}
-		sum, ok := p.Sums[l.Sink]
-		for k := range p.Items {
-			if isFor(p.To(k), l.Sink) {
-				sum = sum.Add(p.Sum(k))
-			}
-		}
-		if held := sum.Sub(l.Passed); ok && !l.Detached && held.Items > 0 {
+		h := Holding{Acked: l.Acked, Last: t.number, Fresh: t.last.Number <= l.Began, Detached: l.Detached}
+		if held := i.held(p, l); held.Items > 0 {
 			h.Count, h.Bytes = countIn(held), held.Stored
 			if o, _, err := i.d.readPack(ctx, over(i.n.Cuts, l.Entry)); err == nil {
 				h.Oldest = time.Unix(0, o.Time)
@@ -120,6 +117,23 @@ func (i *Inspection) lanes(ctx context.Context, t *tail) error {
 		i.Lanes = append(i.Lanes, InspectedLane{l.Sink, h})
 	}
 	return nil
+}
+
+// held is what a lane holds up to the end of a pack, which may be nil.
+func (i *Inspection) held(p *wire.Opened, l laneNote) wire.Sum {
+	if p == nil || l.Detached || l.Number+1 >= p.First+uint64(p.Items) {
+		return wire.Sum{}
+	}
+	sum, ok := p.Sums[l.Sink]
+	if !ok {
+		return wire.Sum{}
+	}
+	for k := range p.Items {
+		if isFor(p.To(k), l.Sink) && !void(i.n.Cuts, p.First+uint64(k)) {
+			sum = sum.Add(p.Sum(k))
+		}
+	}
+	return sum.Sub(l.Passed)
 }
 
 // Items lists what the log holds, the oldest first. An error ends the list; what a running owner removes meanwhile is left out.

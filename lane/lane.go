@@ -134,6 +134,7 @@ type Spec struct {
 	Pipeline string // stable name
 	Run      string // a stream that was written by another run of the pipeline is emptied first
 	Sinks    []string
+	Anew     []string // of Sinks: their lanes are created once more, whatever they hold
 	Options
 	Quota Quota // of each lane that outlives the process
 }

@@ -28,6 +28,7 @@ type laneNote struct {
 	Entry    uint64    `json:"entry"`  // where reading goes on
 	Mark     wire.Mark `json:"mark"`   // the newest item with a position up to Number
 	Passed   wire.Sum  `json:"passed"` // what was acknowledged without a gap
+	Began    uint64    `json:"began"`  // only items behind this number were ever the lane's
 	Detached bool      `json:"detached,omitempty"`
 }
 

@@ -35,6 +35,7 @@ func folder(dir, pipeline string) string {
 
 // inside is a server in this process, with the lock of its folder.
 type inside struct {
+	dir    string
 	server *server.Server
 	lock   *os.File
 }
@@ -68,7 +69,12 @@ func startInside(c Config, pipeline string) (*inside, error) {
 		}
 		return nil, errors.Join(trouble(connector.ClassPermanent, "starting JetStream in "+dir, errors.New(why)), lock.Close())
 	}
-	return &inside{s, lock}, nil
+	return &inside{dir, s, lock}, nil
+}
+
+// folder returns where the messages of a stream are.
+func (i *inside) folder(stream string) string {
+	return filepath.Join(i.dir, server.JetStreamStoreDir, server.DEFAULT_GLOBAL_ACCOUNT, "streams", stream, "msgs")
 }
 
 func (i *inside) close() error {

@@ -36,6 +36,8 @@ type storage struct {
 	subject string
 	key     string
 	limit   int
+	written syncedDir     // of the stream, where the server is inside
+	noted   syncedDir     // of the notes, likewise
 	done    chan struct{} // closed by Close
 	once    sync.Once
 	flying  sync.WaitGroup
@@ -118,7 +120,19 @@ func (s *storage) ensure(ctx context.Context, replicas int) error {
 	if err != nil {
 		return s.failed("opening", err)
 	}
-	return s.checkNotes(ctx)
+	if err := s.checkNotes(ctx); err != nil || s.inside == nil {
+		return err
+	}
+	s.written.path, s.noted.path = s.inside.folder(s.name), s.inside.folder("KV_"+bucket)
+	return s.failed("opening", syncTree(s.inside.dir))
+}
+
+// settle makes what the server inside has stored survive a loss of power.
+func (s *storage) settle(d *syncedDir) error {
+	if s.inside == nil {
+		return nil
+	}
+	return s.failed("writing to", d.settle())
 }
 
 // check refuses a stream whose settings could lose what was published. Others may have made it, with settings of their own.
@@ -216,7 +230,7 @@ func (s *storage) Append(number uint64, data []byte, done func(error)) {
 				done(s.failed("writing to", fmt.Errorf("entry %d was stored as %d", number, a.Sequence)))
 				return
 			}
-			done(nil)
+			done(s.settle(&s.written))
 		case err := <-ack.Err():
 			done(s.failed("writing to", err))
 		case <-s.done:
@@ -305,10 +319,16 @@ func (s *storage) Save(ctx context.Context, value []byte, prev uint64) (uint64, 
 		if errors.Is(err, js.ErrKeyExists) {
 			err = lane.ErrTaken
 		}
-		return v, s.failed("writing to", err)
+		return s.saved(v, err)
 	}
-	v, err := s.notes.Update(ctx, s.key, value, prev)
-	return v, s.failed("writing to", err)
+	return s.saved(s.notes.Update(ctx, s.key, value, prev))
+}
+
+func (s *storage) saved(version uint64, err error) (uint64, error) {
+	if err != nil {
+		return 0, s.failed("writing to", err)
+	}
+	return version, s.settle(&s.noted)
 }
 
 // Close implements lane.Storage.

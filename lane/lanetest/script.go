@@ -187,7 +187,7 @@ func (s *script) open(args []string) error {
 	return nil
 }
 
-// settings reads the names of sinks, and items=N, bytes=N, untracked=SINK, run=ID, quota=BYTES, age=DURATION, detach=true.
+// settings reads the names of sinks, and items=N, bytes=N, untracked=SINK, anew=SINK, run=ID, quota=BYTES, age=DURATION, detach=true.
 func (s *script) settings(args []string) {
 	var sinks []string
 	for _, a := range args {
@@ -202,6 +202,8 @@ func (s *script) settings(args []string) {
 			s.spec.Bytes = int64(n)
 		case key == "untracked":
 			s.spec.Untracked = append(s.spec.Untracked, value)
+		case key == "anew":
+			s.spec.Anew = append(s.spec.Anew, value)
 		case key == "run":
 			s.spec.Run = value
 		case key == "quota":
@@ -222,6 +224,7 @@ func (s *script) durable(word string, args []string) (string, error) {
 	if word == "crash" || word == "release" {
 		s.settings(args)
 		s.m = s.kit.Reopen(s.t, s.m, s.spec, word == "crash")
+		s.spec.Anew = nil
 		clear(s.consumers)
 		clear(s.held)
 		return "", nil
@@ -251,6 +254,9 @@ func (s *script) durable(word string, args []string) (string, error) {
 		}
 		how := []string{"created", "kept", "detached"}[found]
 		text := fmt.Sprintf("%s: %s, %d items behind %d", n, how, h.Items, h.Acked)
+		if h.Fresh {
+			text += ", fresh"
+		}
 		if h.Detached {
 			text += ", let go"
 		}
