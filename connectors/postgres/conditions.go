@@ -38,7 +38,7 @@ func (s *Source) CheckWhere(ctx context.Context, dataset, where string) error {
 		return command(ctx, pg, "COMMIT")
 	}
 	err = s.borrow(ctx, check)
-	if err != nil && s.cfg.Follow && connector.ClassOf(err) == connector.ClassPermanent { // columns may have changed: the truth is the server's
+	if err != nil && s.cfg.Follow && connector.ClassOf(err) == connector.ClassPermanent { // the table may have another name by now
 		if t, err = s.refresh(ctx, dataset); err != nil {
 			return err
 		}
@@ -106,8 +106,9 @@ func (s *Source) conditionFailed(t *sourceTable, where string, err error) error 
 
 func (s *Source) conditionError(t *sourceTable, where string, err error) error {
 	return &connector.Error{
-		Class: connector.ClassPermanent, Code: "postgres.condition", Doing: "reading the rows that meet " + inLine(where), Dataset: t.dataset,
-		Err: s.cfg.redact(err), Hint: fmt.Sprintf("a condition is one SQL expression about the columns: try SELECT count(*) FROM %s WHERE …", t.from),
+		Class: connector.ClassPermanent, Code: "postgres.condition", Dataset: t.dataset,
+		Doing: "reading the rows that meet " + inLine(where), Err: s.cfg.redact(err),
+		Hint: fmt.Sprintf("a condition is one SQL expression about the columns: try SELECT count(*) FROM %s WHERE …", t.from),
 	}
 }
 
@@ -166,7 +167,7 @@ func (s *Source) expect(ctx context.Context, t *sourceTable, where string) (rows
 		var plans []struct {
 			Plan struct {
 				Rows float64 `json:"Plan Rows"`
-			}
+			} `json:"Plan"`
 		}
 		if err := json.Unmarshal(out[0][0], &plans); err != nil || len(plans) != 1 {
 			return fmt.Errorf("reading the server's plan: %w", errors.Join(err, errors.New("it is none")))

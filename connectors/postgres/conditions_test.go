@@ -225,7 +225,9 @@ func TestPartsUnderLoad(t *testing.T) {
 	f.until(func() bool { return !m.Busy() })
 	const rounds = 2
 	parts := []backfill.Part{
-		{ID: 1, Where: "id <= 60"}, {ID: 2, Where: "part = 1 AND EXISTS (SELECT FROM t AS o WHERE o.id = t.id)"}, {ID: 3},
+		{ID: 1, Where: "id <= 60"},
+		{ID: 2, Where: "part = 1 AND EXISTS (SELECT FROM t AS o WHERE o.id = t.id)"},
+		{ID: 3},
 		{ID: 4, Keys: []json.RawMessage{[]byte(`{"id": 7, "part": 1}`), []byte(`{"part": 77, "id": 7}`), []byte(`{"id": 900, "part": 0}`)}},
 	}
 	for range rounds {
@@ -278,11 +280,16 @@ type partWork struct {
 func (f *partsLoad) damage(schema *record.Schema, p backfill.Part) {
 	n := 0
 	for key, row := range f.have {
+		if f.broken[key] {
+			continue
+		}
 		var id int
 		var part int
-		fmt.Sscanf(row, `{"id":%d,"part":%d`, &id, &part)
+		if _, err := fmt.Sscanf(row, `{"id":%d,"part":%d`, &id, &part); err != nil {
+			f.t.Fatal(row, err)
+		}
 		covers := p.Where == "id <= 60" && id <= 60 || p.Where == "" && p.Keys == nil
-		if covers && !f.broken[key] && n < 10 {
+		if covers && n < 10 {
 			n++
 			f.broken[key], f.have[key] = true, `{"damaged":true}`
 		}
@@ -291,8 +298,8 @@ func (f *partsLoad) damage(schema *record.Schema, p backfill.Part) {
 		return
 	}
 	build := array.NewRecordBuilder(memory.DefaultAllocator, schema.Columns)
-	build.Field(0).(*array.Int32Builder).Append(900)
-	build.Field(1).(*array.Int32Builder).Append(0)
+	must(f.t, record.ParseJSON(build.Field(0), []byte("900")))
+	must(f.t, record.ParseJSON(build.Field(1), []byte("0")))
 	build.Field(2).AppendNull()
 	key := string(f.s.KeyOf(schema, build.NewRecordBatch(), 0))
 	f.have[key], f.broken[key] = `{"phantom":true}`, true
