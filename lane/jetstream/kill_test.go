@@ -265,13 +265,12 @@ func runChild(t *testing.T, dir, url string, seed int, killAfter time.Duration) 
 // clauses W1, W2, W3, W5, W6, W12, W14, W16, E16: SIGKILL at any instruction, many times: each sink that says what it has gets every change
 // exactly once and in order; one that does not gets everything in order, with repetitions; nothing that the source released is missing.
 func TestKill(t *testing.T) {
-	killAndCheck(t, "", func(int) {})
+	killAndCheck(t, "", 20, func(int) {})
 }
 
-func killAndCheck(t *testing.T, url string, before func(try int)) {
+func killAndCheck(t *testing.T, url string, kills int, before func(try int)) {
 	t.Helper()
 	dir := t.TempDir()
-	const kills = 20
 	for i := range kills {
 		before(i)
 		wait := 20*time.Millisecond + time.Duration(rand.N(700))*time.Millisecond
@@ -282,6 +281,7 @@ func killAndCheck(t *testing.T, url string, before func(try int)) {
 	if err := os.WriteFile(filepath.Join(dir, "finish"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	before(kills)
 	if runChild(t, dir, url, kills, time.Minute) {
 		t.Fatal("it does not come to an end")
 	}
