@@ -17,6 +17,9 @@
 // A change of a key is a delete at the old key and an insert at the new one where the two are judged differently. An insert of that kind
 // whose row has values that the source did not send can't be delivered: its key is opened again and read once more.
 //
+// A part reads rows once more that lanes have, those that meet a condition or those of some keys, while the dataset stays complete: see
+// [Merge.Part], and the rules that its rows go by in refresh.go.
+//
 // [Merge] is the state of all backfills of one pipeline. It does no I/O but through the source that it is given, starts no goroutines and
 // must not be used concurrently. Reading the chunks is its caller's business, see [Merge.Next].
 package backfill
