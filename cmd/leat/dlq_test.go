@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/leatdata/leat/internal/cli"
 	"github.com/leatdata/leat/internal/deadletter"
@@ -84,10 +88,10 @@ func TestDeadLettersKillNine(t *testing.T) {
 	const every = 50
 	source, _ := database(t, manyRows)
 	target, conn := database(t, fmt.Sprintf("pragma journal_mode=wal; create table items(id integer primary key, name text, check (id %% %d <> 0))", every))
-	state := t.TempDir()
+	state, letters := t.TempDir(), filepath.Join(t.TempDir(), "letters.db")
 	args := []string{
 		"copy", source, "sqlite:" + target, "--set-aside", "--guarantee", "exactly-once", "--name", "items", "--state", state,
-		"--batch-rows", "100", "--commit-bytes", "1kB",
+		"--batch-rows", "100", "--commit-bytes", "1kB", "--dead-letters", "sqlite:" + letters,
 	}
 	for range 4 {
 		l := start(t, args...)
@@ -103,13 +107,17 @@ func TestDeadLettersKillNine(t *testing.T) {
 	if n := count(t, conn); n >= manyCount-manyCount/every {
 		t.Errorf("all %d rows were there before the end: nothing was killed", n)
 	}
-	if code := start(t, args...).wait(); code != cli.ExitSetAside {
-		t.Fatalf("ended with %d", code)
+	l := start(t, args...)
+	if code := l.wait(); code != cli.ExitSetAside {
+		t.Fatalf("ended with %d:\n%s", code, strings.Join(l.all, "\n"))
 	}
 	if n := count(t, conn); n != manyCount-manyCount/every {
 		t.Errorf("%d rows in the end", n)
 	}
-	store := deadletter.New(state + "/dead.db")
+	if sum := sqliteText(t, letters, "select count(*), count(distinct key), count(distinct id) from dead_letters"); sum != "400|400|400" {
+		t.Errorf("the sink of letters has %s", sum)
+	}
+	store := deadletter.New(filepath.Join(state, "dead.db"))
 	defer func() {
 		if err := store.Close(); err != nil {
 			t.Error(err)
@@ -131,4 +139,29 @@ func TestDeadLettersKillNine(t *testing.T) {
 	if len(keys) != manyCount/every {
 		t.Errorf("%d rows have letters, want %d", len(keys), manyCount/every)
 	}
+}
+
+// sqliteText is the one row of a query, with | between the columns.
+func sqliteText(t *testing.T, path, query string) string {
+	t.Helper()
+	conn, err := sqlite.OpenConn(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	var cells []string
+	err = sqlitex.Execute(conn, query, &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
+		for i := range stmt.ColumnCount() {
+			cells = append(cells, stmt.ColumnText(i))
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(cells, "|")
 }

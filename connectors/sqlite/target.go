@@ -328,7 +328,8 @@ func (s *sink) Map(ctx context.Context, schema *record.Schema) ([]connector.Mapp
 	return out, nil
 }
 
-// peek describes the table that rows would be added to, with the ids of its columns; nil: it would be made.
+// peek describes the table that rows would be added to, with the ids of its columns; nil: it would be made. A file that a crash left in
+// the middle of a transaction can only be read once that is rolled back, as it would be by anyone who writes.
 func (s *sink) peek(ctx context.Context, name string) (*object, []sqlgen.Held, error) {
 	if s.started && s.start.Mode == connector.Replace {
 		return nil, nil, nil
@@ -337,12 +338,35 @@ func (s *sink) peek(ctx context.Context, name string) (*object, []sqlgen.Held, e
 		if _, err := os.Stat(s.cfg.Path); err != nil {
 			return nil, nil, nil // Start makes the file, or says why not
 		}
-		d, err := openDB(s.cfg.Path, sqlite.OpenReadOnly, s.cfg.BusyTimeout, s.env)
-		if err != nil {
+		if err := s.lookThrough(sqlite.OpenReadOnly); err != nil {
 			return nil, nil, err
 		}
+	}
+	o, held, err := s.seen(ctx, name)
+	if err == nil || s.started || sqlite.ErrCode(err).ToPrimary() != sqlite.ResultReadOnly {
+		return o, held, err
+	}
+	if err := s.lookThrough(sqlite.OpenReadWrite); err != nil {
+		return nil, nil, err
+	}
+	return s.seen(ctx, name)
+}
+
+// lookThrough opens the file to be looked at.
+func (s *sink) lookThrough(flags sqlite.OpenFlags) error {
+	if err := s.db.close(); err != nil {
+		return err
+	}
+	s.db = nil
+	d, err := openDB(s.cfg.Path, flags, s.cfg.BusyTimeout, s.env)
+	if err == nil {
 		s.db = d
 	}
+	return err
+}
+
+// seen describes a table as the open file has it.
+func (s *sink) seen(ctx context.Context, name string) (*object, []sqlgen.Held, error) {
 	release := s.db.bound(ctx)
 	defer release()
 	o, ok, err := s.db.describe(name)

@@ -44,6 +44,11 @@ It ends with 0 where a run would start, and with 3 where it would not.`,
 				return err
 			}
 			report, err := s.check(cmd.Context(), plan, offline)
+			if err == nil && !offline {
+				var probes []engine.ProbeReport
+				probes, err = s.checkDeadLetters(cmd.Context(), p)
+				report.Probes = append(report.Probes, probes...)
+			}
 			if err != nil {
 				return err
 			}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -62,6 +63,33 @@ func (s *session) deadLetterSink(arg string) (*config.Sink, error) {
 		return nil, fmt.Errorf("--dead-letters: %w", err)
 	}
 	return &config.Sink{Name: "dead_letters", Connector: e.def.Name, Config: cfg}, nil
+}
+
+// checkDeadLetters looks for what would keep the sink of letters from taking them.
+func (s *session) checkDeadLetters(ctx context.Context, p *config.Pipeline) ([]engine.ProbeReport, error) {
+	if p.DeadLetters == nil {
+		return nil, nil
+	}
+	log, err := s.logger(s.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.untilDrain(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	found, err := deadLetterTarget(p).Check(ctx, connector.Env{
+		Pipeline: p.Name, Log: log, Now: s.Now, Roundtrip: func(string) {},
+		Go: func(f func(context.Context)) error {
+			wg.Go(func() { f(ctx) })
+			return nil
+		},
+	})
+	probes := make([]engine.ProbeReport, len(found))
+	for i, probe := range found {
+		probes[i] = engine.ProbeReport{Where: "dead_letters", Probe: probe}
+	}
+	return probes, err
 }
 
 func deadLetterTarget(p *config.Pipeline) deadletter.Target {

@@ -148,9 +148,10 @@ func (s *Store) each(ctx context.Context, f Filter, after int64, do func(Letter)
 	}
 }
 
-// qualified is a condition beside the table of columns, which has a dataset as well.
+// qualified is a condition beside the table of columns, which has a dataset as well. The plus keeps the sink out of the choice of an
+// index: letters come in the order of their numbers, page by page.
 func qualified(where string) string {
-	return strings.ReplaceAll(where, "dataset = ?", "letter.dataset = ?")
+	return strings.NewReplacer("dataset = ?", "letter.dataset = ?", "sink = ?", "+sink = ?").Replace(where)
 }
 
 // scan reads a letter, from the given column on. Its schemas are shared: the same columns are the same pointer.

@@ -65,6 +65,7 @@ create table if not exists letter (
 	asked    integer not null default 0
 ) strict;
 create unique index if not exists letter_identity on letter (identity, n);
+create index if not exists letter_pipeline on letter (pipeline);
 create index if not exists letter_place on letter (pipeline, sink, epoch);
 create table if not exists queue (
 	pipeline text not null,

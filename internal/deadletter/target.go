@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -79,6 +80,23 @@ func (t Target) Promise() (engine.LaneAdmission, error) {
 		lane.Why = "a row whose commit fails comes again, and its letter with it; its id tells"
 	}
 	return lane, nil
+}
+
+// Check looks for what would keep the sink from taking letters. It changes nothing.
+func (t Target) Check(ctx context.Context, env connector.Env) (probes []connector.Probe, err error) {
+	sink, err := t.Config.Open(env)
+	if err != nil {
+		return nil, fmt.Errorf("dead_letters: %w", err)
+	}
+	defer func() { err = errors.Join(err, sink.Close(context.WithoutCancel(ctx))) }()
+	c, ok := connector.As[connector.Checker](sink)
+	if !ok {
+		return nil, nil
+	}
+	if probes, err = c.Check(ctx); err != nil {
+		return nil, fmt.Errorf("dead_letters: %w", err)
+	}
+	return probes, nil
 }
 
 // letterSchema is what a sink is written; it is described in docs/formats/dead-letters.md.
