@@ -12,8 +12,12 @@ import (
 	"github.com/leatdata/leat/lane/internal/wire"
 )
 
+// defaultDurableItems is larger than in memory, since small items become durable, and so enter their lanes, many at a time.
+const defaultDurableItems = 8192
+
 // Open opens the durable lanes of a pipeline on a storage, which the result closes; after an error it is closed, too. Whoever had them
-// open before is fenced. A nil logger is silent.
+// open before is fenced. A nil logger is silent. Options bound what of a lane is in memory (0 items: 8192), and its bytes what waits to be
+// stored, too; nobody waits for a sink because of them.
 func Open(ctx context.Context, st Storage, spec Spec, log *slog.Logger) (Durable, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -37,13 +41,13 @@ func Open(ctx context.Context, st Storage, spec Spec, log *slog.Logger) (Durable
 
 func newDurable(ctx context.Context, st Storage, spec Spec, log *slog.Logger) (*durable, error) {
 	if spec.Items <= 0 {
-		spec.Items = defaultItems
+		spec.Items = defaultDurableItems
 	}
 	if spec.Bytes <= 0 {
 		spec.Bytes = defaultBytes
 	}
 	d := &durable{
-		st: st, log: log, spec: spec, schemas: wire.NewSchemas(), moved: make(chan struct{}, 1), byName: map[string]*durableLane{},
+		st: st, log: log, spec: spec, schemas: wire.NewSchemas(), recent: newRecent(len(spec.Sinks)), moved: make(chan struct{}, 1), byName: map[string]*durableLane{},
 		toWrite: make(chan struct{}, 1), toSave: make(chan struct{}, 1), flushes: make(chan chan error), drained: make(chan struct{}, 1),
 		idle: true,
 	}

@@ -52,6 +52,7 @@ const (
 	LaneFilling  = "filling"  // its sink is being filled: a copy of what the source has is not complete
 	LanePaused   = "paused"   // a person paused it
 	LaneDown     = "down"     // its sink fails, and is tried again
+	LaneJoining  = "joining"  // its sink was added to the run, and has acknowledged nothing yet
 	LaneDetached = "detached" // it held more than its quota and was let go; its sink has to be filled anew
 )
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/leatdata/leat/connector"
@@ -190,11 +191,7 @@ func (r *runner) begin(ctx context.Context, identity map[string]string, migrate 
 	c.durable = rec != nil && rec.Stream != ""
 	if rec != nil && r.follows() {
 		c.frozen = r.plan.freezeChanged(c.frozen, rec.Identity, identity)
-		for _, s := range r.plan.Sinks {
-			if _, known := rec.Identity["sink "+s.Name]; !known {
-				c.joined = append(c.joined, s.Name)
-			}
-		}
+		c.joined = r.joined(rec)
 	}
 	c.again = rec != nil && rec.Progress.Run != "" && c.run == ""
 	if c.origin.Position, err = migrate(c.origin.Position); err != nil {
@@ -228,12 +225,52 @@ func (r *runner) load(ctx context.Context) (*state.Record, state.Version, error)
 	return &rec, version, nil
 }
 
+// joined are the sinks that have nothing of the run that goes on: they were added, and have not committed anything since.
+func (r *runner) joined(rec *state.Record) []string {
+	var names []string
+	for _, s := range r.plan.Sinks {
+		if _, known := rec.Identity["sink "+s.Name]; !known || rec.Lanes[s.Name].State == state.LaneJoining {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// lanesOf are the lanes of the sinks that the plan has; those that joined have nothing. An epoch that was decided is not forgotten, also
+// where its sink was taken out.
+func (r *runner) lanesOf(was map[string]state.Lane, joined []string) map[string]state.Lane {
+	if was == nil && len(joined) == 0 {
+		return nil
+	}
+	lanes := decided(was)
+	for _, s := range r.plan.Sinks {
+		if slices.Contains(joined, s.Name) {
+			lanes[s.Name] = state.Lane{State: state.LaneJoining, Epoch: was[s.Name].Epoch}
+		} else {
+			lanes[s.Name] = was[s.Name]
+		}
+	}
+	return lanes
+}
+
+// decided are the epochs that were decided, by sink.
+func decided(was map[string]state.Lane) map[string]state.Lane {
+	lanes := map[string]state.Lane{}
+	for name, l := range was {
+		if l.Epoch != nil && l.Epoch.Decided {
+			lanes[name] = state.Lane{Epoch: l.Epoch}
+		}
+	}
+	return lanes
+}
+
 // record is what an attempt saves before it does anything. The first attempt of all is numbered by the clock, in microseconds, so
 // that attempts go on growing, and sinks don't take the owner for a late one, when the state was deleted a moment ago.
 func (r *runner) record(old *state.Record, identity map[string]string, c *choice) state.Record {
 	next := state.Record{Pipeline: r.plan.Name, Identity: identity, Attempt: uint64(max(r.now().UnixMicro(), 1))}
 	if old != nil {
-		next.Attempt, next.Lanes = old.Attempt+1, old.Lanes // an epoch that was decided is published, whatever becomes of the run
+		// An epoch that was decided is published, whatever becomes of the run.
+		next.Attempt, next.Lanes = old.Attempt+1, r.lanesOf(old.Lanes, c.joined)
 	}
 	if c.run == "" {
 		c.run = r.runID(next.Attempt)

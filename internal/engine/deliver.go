@@ -320,13 +320,14 @@ func (d *deliverer) reopen(ctx context.Context) error {
 	if err != nil || d.kind == flushes || d.kind == whole {
 		return err
 	}
-	if d.g.resumes && !d.detached {
+	if d.detached {
+		return nil // whatever it has is emptied
+	}
+	if d.g.durable != nil {
 		return d.coverAgain(p, found)
 	}
 	ours := found && p.Run == d.g.r.runName
 	switch {
-	case d.detached: // whatever it has is emptied
-		return nil
 	case ours && p.Done:
 		d.done = true
 		d.skipper.all = true

@@ -46,16 +46,51 @@ func newFollowed(seed uint64, stores ...bool) *followed {
 		Commit: engine.Commit{Every: 100 * time.Millisecond},
 	}
 	for i, s := range stores {
-		k := sim.NewTableSink(w, db, fmt.Sprintf("sink%d", i), s)
-		f.sinks = append(f.sinks, k)
-		f.plan.Sinks = append(f.plan.Sinks, engine.SinkSpec{Name: k.Name, Connector: "sim", Config: k})
+		f.sinks = append(f.sinks, sim.NewTableSink(w, db, fmt.Sprintf("sink%d", i), s))
 	}
+	f.plan.Sinks = f.all()
 	f.src.Durable = f.durable
 	return f
 }
 
+// all are the specs of all sinks.
+func (f *followed) all() []engine.SinkSpec {
+	specs := make([]engine.SinkSpec, len(f.sinks))
+	for i, k := range f.sinks {
+		specs[i] = engine.SinkSpec{Name: k.Name, Connector: "sim", Config: k}
+	}
+	return specs
+}
+
+// change takes a sink out of the pipeline, or brings all of them back.
+func (f *followed) change(r *rand.Rand) {
+	if r.IntN(3) > 0 || len(f.sinks) < 2 {
+		return
+	}
+	f.plan.Changed = engine.AdoptChanged
+	f.bringBack()
+	if r.IntN(2) == 0 {
+		i := r.IntN(len(f.plan.Sinks))
+		f.plan.Sinks = slices.Delete(f.plan.Sinks, i, i+1)
+	}
+}
+
+// bringBack adds the sinks that were taken out. One that keeps no progress has to be emptied before: nothing tells what it has.
+func (f *followed) bringBack() {
+	for _, s := range f.sinks {
+		_, known := f.store.Record.Identity["sink "+s.Name]
+		if !s.Stores && !known {
+			s.Durable = &sim.Target{DB: f.db, Rows: map[int64]sim.Image{}, Refill: true}
+		}
+	}
+	f.plan.Sinks = f.all()
+}
+
 // durable says why the log may not be released so far: it is not saved, or a sink has not committed it.
 func (f *followed) durable(place int) string {
+	if place <= f.src.Released {
+		return "" // it is said once more, while a sink that joined has nothing yet
+	}
 	if at := sim.PlaceOf(f.store.Record.Progress.Position); at < place {
 		return fmt.Sprintf("the saved position is %d", at)
 	}
@@ -66,6 +101,9 @@ func (f *followed) durable(place int) string {
 		return ""
 	}
 	for _, s := range f.sinks {
+		if !slices.ContainsFunc(f.plan.Sinks, func(p engine.SinkSpec) bool { return p.Name == s.Name }) {
+			continue
+		}
 		at := s.Progress.Position
 		if s.TwoPhase { // without rows there is no epoch, and its progress is saved beside the position
 			at = f.store.Record.Lanes[s.Name].Progress.Position
@@ -169,6 +207,7 @@ func follow(t *testing.T, seed uint64) {
 		if n > 1 && r.IntN(3) == 0 {
 			f.plan.Resnapshot = []string{"t"}
 		}
+		f.change(r)
 		round, end := context.WithTimeout(ctx, time.Hour)
 		if r.IntN(2) == 0 {
 			go f.meddle(round, rand.New(rand.NewPCG(seed, uint64(n))))
@@ -181,6 +220,7 @@ func follow(t *testing.T, seed uint64) {
 			t.Fatalf("seed %d, %v: violations: %q\n%v", seed, stores, v, tail(f.Events()))
 		}
 	}
+	f.bringBack()
 	f.resume()
 	err := f.settle(ctx)
 	if err == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -209,14 +210,20 @@ func (g *generation) startLanes(ctx context.Context, c choice, order compare, mi
 		if err != nil {
 			return start{}, err
 		}
-		d.ledger, d.stranger = p.Ledger, has && p.Run != c.run
-		if d.kind != stores && d.kind != phased {
+		d.ledger, d.stranger = p.Ledger, has && p.Run != c.run || d.begun()
+		if d.kind != stores && d.kind != phased && !slices.Contains(c.joined, d.spec.Name) {
 			d.ledger = c.ledger
 		}
 		if p.Position, err = migrate(p.Position); err != nil {
 			return start{}, fmt.Errorf("the position in sink %q: %w", d.spec.Name, err)
 		}
-		f.lanes = append(f.lanes, laneState{sink: d.spec.Name, kind: d.kind, committed: p, has: has})
+		l := laneState{sink: d.spec.Name, kind: d.kind, committed: p, has: has}
+		if outdated(c, f, l) {
+			d.stranger = true
+		} else if err := d.trusted(ctx, p, has); err != nil {
+			return start{}, err
+		}
+		f.lanes = append(f.lanes, l)
 	}
 	s, err := chooseStart(c, f)
 	if err != nil {

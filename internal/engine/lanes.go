@@ -121,7 +121,7 @@ func (g *generation) openLanes(ctx context.Context, c choice) error {
 		names[i] = d.spec.Name
 	}
 	g.durable, err = r.deps.DurableLanes(ctx, lane.Spec{
-		Pipeline: r.plan.Name, Run: c.run, Sinks: names, Options: lane.Options{Bytes: r.plan.QueueBytes}, Quota: r.plan.Lanes.Quota,
+		Pipeline: r.plan.Name, Run: c.run, Sinks: names, Anew: c.joined, Options: lane.Options{Bytes: r.plan.QueueBytes}, Quota: r.plan.Lanes.Quota,
 	})
 	if err != nil {
 		return fmt.Errorf("opening the lanes: %w", err)
@@ -200,6 +200,9 @@ func (d *deliverer) goOn(ctx context.Context, at lane.Mark, migrate migration) e
 		return d.wrap(err)
 	}
 	d.ledger, d.detached = []byte(at.Ledger), found == lane.Detached
+	if holds.Fresh { // what the sink has is of another time
+		d.ledger, d.stranger = nil, d.begun() || (found != lane.Created && !d.g.r.before.Lanes[name].Progress.Position.Zero())
+	}
 	if d.detached || !d.planned() {
 		return d.release() // it is opened and started once it is there
 	}
@@ -220,12 +223,19 @@ func (d *deliverer) goOn(ctx context.Context, at lane.Mark, migrate migration) e
 		d.g.r.log.Warn("a sink is not there; the others go on", slog.String("sink", name), slog.Any("error", err))
 		return d.release()
 	}
-	known, err := backfill.Knows([]byte(at.Ledger), name)
-	d.stranger = err == nil && !known && (has || holds.Acked > 0)
+	if holds.Fresh {
+		d.stranger = d.stranger || has
+		return nil
+	}
 	if has && p.Run == d.g.r.runName {
 		d.took(p)
 	}
-	return err //nolint:wrapcheck // it says what
+	return d.trusted(ctx, p, has)
+}
+
+// begun reports whether a sink that joined and keeps no progress got rows before: then it has to be emptied.
+func (d *deliverer) begun() bool {
+	return d.kind == flushes && d.g.r.before.Lanes[d.spec.Name].State == state.LaneJoining
 }
 
 // planned reports whether the sink could be asked when the run was planned.
@@ -240,7 +250,7 @@ func (d *deliverer) took(p record.Progress) {
 
 // cover acknowledges on a durable lane what its sink has.
 func (d *deliverer) cover(p record.Progress, has bool, holds lane.Holding) error {
-	if d.kind == flushes {
+	if d.kind == flushes || holds.Fresh { // what it has is of another time
 		return nil
 	}
 	if !has || p.Run != d.g.r.runName {
@@ -427,7 +437,7 @@ func (b *backfiller) fill(ctx context.Context, d lane.Delivery[lane.Request]) er
 
 // laneFacts is what a checkpoint tells of each lane.
 func (g *generation) laneFacts(was map[string]state.Lane) map[string]state.Lane {
-	facts := make(map[string]state.Lane, len(g.lanes))
+	facts := decided(was)
 	for _, s := range g.r.ctl.Status().Sinks {
 		l := was[s.Name]
 		if g.durable != nil {
@@ -438,6 +448,9 @@ func (g *generation) laneFacts(was map[string]state.Lane) map[string]state.Lane 
 		l.State, l.Error = s.State, ""
 		if s.Filling && s.State == state.LaneLive {
 			l.State = state.LaneFilling
+		}
+		if was[s.Name].State == state.LaneJoining && s.Position.Zero() && l.Progress.Position.Zero() {
+			l.State = state.LaneJoining
 		}
 		if s.Err != nil {
 			l.Error = s.Err.Error()

@@ -250,6 +250,9 @@ func laneNeed(c choice, f startFacts, l laneState) (need, error) {
 	p := l.committed
 	switch {
 	case l.has && p.Run == f.run:
+		if outdated(c, f, l) {
+			return need{at: c.saved}, nil
+		}
 		if behind(f, p.Position, c.saved) {
 			return need{}, behindError(l.sink, p.Position, c.saved)
 		}
@@ -262,6 +265,11 @@ func laneNeed(c choice, f startFacts, l laneState) (need, error) {
 		return need{}, behindError(l.sink, record.Position{}, c.saved)
 	}
 	return need{}, nil
+}
+
+// outdated reports whether what a sink has is of a time before it was taken out of the pipeline, so that it has to be filled anew.
+func outdated(c choice, f startFacts, l laneState) bool {
+	return slices.Contains(f.joined, l.sink) && l.has && l.committed.Run == f.run && behind(f, l.committed.Position, c.saved)
 }
 
 // behind reports whether a sink surely lacks what the source has already released.

@@ -71,14 +71,22 @@ func (d *deliverer) recover(ctx context.Context) (p record.Progress, has bool, e
 	}
 	p = l.Progress
 	switch {
-	case p.Run != d.g.r.runName: // nothing is saved of this run
+	case p.Run != d.g.r.runName && (!found || seen.Run != d.g.r.runName): // there is nothing of this run
 		return seen, found, nil
-	case found && seen.Run == p.Run && seen.Epoch > p.Epoch: // what is saved was put back
+	case p.Run != d.g.r.runName, found && seen.Run == p.Run && seen.Epoch > p.Epoch: // what is saved was put back, or is not of this run
 		return seen, true, nil
 	case p.Epoch > 0 && (!found || seen.Run != p.Run || seen.Epoch < p.Epoch):
 		return p, false, emptiedError(d.spec.Name)
 	}
 	return p, true, nil
+}
+
+// trusted notes how far a two-phase sink is that goes on from there.
+func (d *deliverer) trusted(ctx context.Context, p record.Progress, has bool) error {
+	if d.phases == nil || !has || p.Run != d.g.r.runName {
+		return nil
+	}
+	return d.g.r.noteLane(ctx, d.spec.Name, func(l *state.Lane) { l.Progress = p })
 }
 
 // updateLane saves something about one lane.

@@ -55,7 +55,7 @@ func (l *Lanes) Open(ctx context.Context, spec lane.Spec) (lane.Durable, error) 
 			l.items = l.items[:end]
 		}
 		for name := range l.lanes {
-			if !slices.Contains(spec.Sinks, name) {
+			if !slices.Contains(spec.Sinks, name) || slices.Contains(spec.Anew, name) {
 				delete(l.lanes, name)
 			}
 		}
@@ -112,10 +112,7 @@ func (o *openLanes) add(name string) error {
 	n := &openLane{o: o, name: name, stored: o.l.lanes[name], found: lane.Kept}
 	switch {
 	case n.stored == nil:
-		n.stored, n.found = &storedLane{from: o.l.number, acked: o.l.number}, lane.Created
-		if o.l.last() == 0 {
-			n.stored.acked = 0
-		}
+		n.stored, n.found = &storedLane{from: o.l.number}, lane.Created
 		o.l.lanes[name] = n.stored
 	case n.stored.detached:
 		n.found = lane.Detached
@@ -306,6 +303,7 @@ func (o *openLanes) Holds(sink string) (h lane.Holding, err error) {
 	return h, o.with(sink, func(n *openLane) error {
 		s, err := n.mem.Stats(n.name)
 		h = lane.Holding{Acked: n.stored.acked, Last: o.l.number, Detached: n.stored.detached}
+		h.Fresh = h.Acked == 0 && o.l.last() <= n.stored.from
 		h.Items, h.Bytes = s.Queued.Items+s.InFlight.Items, s.Queued.Bytes+s.InFlight.Bytes
 		return err
 	})
@@ -318,7 +316,7 @@ func (o *openLanes) Covered(sink string, number uint64) (ok bool, err error) {
 			return lane.ErrDetached
 		}
 		ok = number >= n.stored.acked
-		if ok {
+		if ok && number > n.stored.from {
 			n.stored.acked = number
 			return n.fill()
 		}
@@ -333,7 +331,7 @@ func (o *openLanes) Attach(sink string) error {
 		if n == nil {
 			return lane.ErrUnknownSink
 		}
-		n.stored.from, n.stored.detached = o.l.number, false
+		n.stored.from, n.stored.acked, n.stored.detached = o.l.number, 0, false
 		return n.fill()
 	})
 }
