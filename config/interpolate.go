@@ -21,11 +21,15 @@ func SystemLookup() Lookup { return Lookup{Env: os.LookupEnv, File: os.ReadFile}
 
 // Expand replaces ${env:NAME}, ${env:NAME:-default} and ${file:PATH} in a value; $${ stands for a literal ${. It works on values
 // after parsing, so that nothing that is put in can change the form of the file. In a URL, what is put into the user, the password
-// or the query is percent-encoded, so that any password can be written as it is. A final newline of a file is left out.
+// or the query is percent-encoded, so that any password can be written as it is. A final newline of a file is left out. ${parent.NAME}
+// stays: it is for the connector.
 func (l Lookup) Expand(s string) (string, error) {
 	out, _, err := l.expand(s)
 	return out, err
 }
+
+// parentReference begins what stands for a value of a parent record: see connector.ResolveParent.
+const parentReference = "${parent."
 
 // reference is a value that was put in, and the text that stands for it in messages.
 type reference struct{ value, text string }
@@ -50,6 +54,11 @@ func (l Lookup) expand(s string) (string, []reference, error) {
 			return "", nil, errors.New("${ without a closing }")
 		}
 		end += start
+		if strings.HasPrefix(rest[start:], parentReference) { // a connector knows how a value goes into its option
+			out.WriteString(rest[:end+1])
+			rest, at = rest[end+1:], at+end+1
+			continue
+		}
 		v, err := l.value(rest[start+2 : end])
 		if err != nil {
 			return "", nil, err

@@ -17,7 +17,7 @@ type Env struct {
 	Log       *slog.Logger
 	Now       func() time.Time // the run's clock, so that a replay is reproducible
 	Roundtrip func(op string)  // count a real call to the system, retries too
-	Parent    map[string]any   // values of the parent record, for a child source; nil: a root
+	Parent    map[string]any   // values of the parent record, for a child source, see ResolveParent; nil: a root
 	// Go starts a goroutine that the engine waits for: a replacement generation starts only after all of them ended. It is refused
 	// after Close.
 	Go func(f func(ctx context.Context)) error

@@ -60,7 +60,15 @@ func (c *SourceConfig) Open(env connector.Env) (connector.Source, error) {
 	if _, err := c.Contract(); err != nil {
 		return nil, err
 	}
-	return &source{cfg: c, env: env}, nil
+	cfg := *c
+	sql := sqlgen.Dialect{Text: sqlgen.QuoteText, Bytes: func(hex string) string { return "from_hex('" + hex + "')" }}
+	err := connector.ResolveParent(&cfg, env.Parent, map[string]connector.ParentText{
+		"path": connector.ParentPath, "query": sql.Parent, "where": sql.Parent,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &source{cfg: &cfg, env: env}, nil
 }
 
 func (s *source) connect(ctx context.Context) error {

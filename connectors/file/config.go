@@ -255,7 +255,12 @@ func (c *SourceConfig) Open(env connector.Env) (connector.Source, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	s := &source{cfg: c, env: env}
+	cfg := *c
+	err := connector.ResolveParent(&cfg, env.Parent, map[string]connector.ParentText{"path": connector.ParentPath})
+	if err != nil {
+		return nil, err
+	}
+	s := &source{cfg: &cfg, env: env}
 	if c.std() {
 		return s, nil
 	}

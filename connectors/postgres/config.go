@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/connector/sqlgen"
 )
 
 // Connection is how source and sink reach a server. The names and meanings are those of libpq; what is left out comes from the
@@ -234,5 +235,11 @@ func (c *SourceConfig) Open(env connector.Env) (connector.Source, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	return newSource(c, env), nil
+	cfg := *c
+	sql := sqlgen.Dialect{Text: literal, Bytes: func(hex string) string { return "pg_catalog.decode('" + hex + "', 'hex')" }}
+	err := connector.ResolveParent(&cfg, env.Parent, map[string]connector.ParentText{"query": sql.Parent, "where": sql.Parent})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what
+	}
+	return newSource(&cfg, env), nil
 }

@@ -170,5 +170,12 @@ func (c *SourceConfig) Open(env connector.Env) (connector.Source, error) {
 		return nil, err
 	}
 	cfg := *c
+	sql := sqlgen.Dialect{Text: sqlgen.QuoteText, Bytes: func(hex string) string { return "x'" + hex + "'" }, Brackets: true}
+	err := connector.ResolveParent(&cfg, env.Parent, map[string]connector.ParentText{
+		"path": connector.ParentPath, "query": sql.Parent, "where": sql.Parent,
+	})
+	if err != nil {
+		return nil, err
+	}
 	return &source{cfg: cfg, env: env}, nil
 }
