@@ -102,7 +102,9 @@ func (s *session) execute(ctx context.Context, p *config.Pipeline, f *runFlags) 
 	ctl := engine.NewControl()
 	released := s.stopOnDrain(ctl)
 	stop := s.watch(ctx, ctl, shown)
-	sum, runErr := engine.Run(ctx, plan, engine.Deps{Store: store, Rejects: aside.rejects(), Log: log, Now: s.Now, Control: ctl})
+	sum, runErr := engine.Run(ctx, plan, engine.Deps{
+		Store: store, Rejects: aside.rejects(), Log: log, Now: s.Now, Control: ctl, DurableLanes: s.openLanes(p, log),
+	})
 	var gone map[string]int64
 	if runErr == nil && sum.Done {
 		gone, runErr = s.prune(ctx, p, sum, plan, log)

@@ -27,6 +27,9 @@ func planOf(p *config.Pipeline) (engine.Plan, error) {
 	if plan.Snapshot, err = engine.ParseSnapshot(p.Snapshot); err != nil {
 		return plan, &usageError{err: err}
 	}
+	if plan.Lanes, err = lanesOf(p.Lanes); err != nil {
+		return plan, err
+	}
 	if p.BadRows != nil {
 		plan.BadRows = badRows(*p.BadRows)
 	}
