@@ -26,6 +26,7 @@ type durable struct {
 	log     *slog.Logger
 	spec    Spec
 	schemas *wire.Schemas
+	recent  *recent
 	moved   chan struct{}
 	byName  map[string]*durableLane
 	lanes   []*durableLane

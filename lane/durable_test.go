@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -230,25 +231,61 @@ func TestCrashAtEveryStep(t *testing.T) {
 					h.Kill()
 					return fault
 				}
-				for range 2 {
+				for try := range 2 {
 					n, h = 0, disk.Open()
 					if err := w.run(t.Context(), h, twoSinks); err != nil && strings.Contains(err.Error(), "lost") {
 						t.Fatalf("crash at step %d: %v", at, err)
 					}
+					if try == 0 {
+						steps = n
+					}
 				}
-				steps = n
 				disk.Fault = nil
 				if err := w.run(t.Context(), disk.Open(), twoSinks); err != nil {
 					t.Fatalf("after a crash at step %d: %v", at, err)
 				}
 				w.check(t)
 			})
-			if at > steps || t.Failed() {
+			if at >= steps || t.Failed() { // it was over before
 				break
 			}
 		}
 		if steps < 30 {
 			t.Errorf("only %d steps", steps)
+		}
+	}
+}
+
+// clause W14: crashes at random places, many in a row, in worlds of all shapes.
+func TestCrashesAtRandom(t *testing.T) {
+	for seed := range uint64(150) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 3))
+			w, disk := newWorld("a", "b"), lanetest.NewDisk()
+			w.changes, w.unit, w.rows, disk.Size = 40+r.IntN(200), 1+r.IntN(30), 1+r.IntN(9), 500+r.IntN(3000)
+			spec := twoSinks
+			spec.Items = 1 + r.IntN(5)
+			for range 1 + r.IntN(8) {
+				h, left := disk.Open(), r.IntN(80)
+				disk.Fault = func(string) lanetest.Fault {
+					if left--; left > 0 {
+						return lanetest.None
+					}
+					h.Kill()
+					return lanetest.Fault(1 + r.IntN(2))
+				}
+				if err := w.run(t.Context(), h, spec); err != nil && strings.Contains(err.Error(), "lost") {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+			}
+			disk.Fault = nil
+			if err := w.run(t.Context(), disk.Open(), spec); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			w.check(t)
+		})
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
 		}
 	}
 }

@@ -51,6 +51,8 @@ type reading struct {
 	pack  *wire.Opened
 	first uint64
 	last  uint64
+
+	shared *sharedPack
 }
 
 // wanted reports whether a lane should read on: somebody waits for it and there is room. The mutex is held.
@@ -96,16 +98,16 @@ func (d *durable) readOn(ctx context.Context, l *durableLane) (bool, error) {
 	d.mu.Unlock()
 	r := &l.reads
 	if r.pack == nil || r.first != at.entry {
-		p, last, err := d.readPack(ctx, at.entry)
+		shared, err := d.recent.read(at.entry, func() (*wire.Opened, uint64, error) { return d.readPack(ctx, at.entry) })
 		if err != nil {
 			return false, d.readFailed(at.entry, err)
 		}
-		*r = reading{p, at.entry, last}
+		*r = reading{shared.pack, at.entry, shared.last, shared}
 	}
 	i, ok := d.pick(l, r.pack, at.number)
 	var it Item
 	if ok {
-		w, err := r.pack.Item(i)
+		w, err := r.shared.item(i)
 		if err != nil {
 			return false, d.unusable("item %d in entry %d of the log: %w", r.pack.First+uint64(i), at.entry, err)
 		}
@@ -247,7 +249,7 @@ func (d *durable) coverBehind(l *durableLane, number uint64) error {
 		if p.First+uint64(p.Items) > number+1 {
 			l.behind.number = max(l.behind.number, number+1)
 		} else {
-			d.goOn(l, &reading{p, at.entry, last})
+			d.goOn(l, &reading{pack: p, first: at.entry, last: last})
 		}
 		d.settle()
 		d.mu.Unlock()

@@ -71,7 +71,9 @@ func startServer(t *testing.T) *natsServer {
 
 func (s *natsServer) url() string { return "nats://leat:sesame@" + s.addr }
 
-func (s *natsServer) config() jetstream.Config { return jetstream.Config{URL: connector.Secret(s.url())} }
+func (s *natsServer) config() jetstream.Config {
+	return jetstream.Config{URL: connector.Secret(s.url())}
+}
 
 // start returns when the server answers.
 func (s *natsServer) start() {
