@@ -16,8 +16,15 @@ import (
 	"github.com/leatdata/leat/state"
 )
 
+// lanesFlags say what is shown of lanes.
+type lanesFlags struct {
+	sink  string
+	items int
+	json  bool
+}
+
 func (s *session) lanesCommand() *cobra.Command {
-	var asJSON bool
+	var f lanesFlags
 	cmd := &cobra.Command{
 		Use:   "lanes FILE | NAME",
 		Short: "Show what waits for each sink",
@@ -29,28 +36,50 @@ the last failure of its sink.
   filling   its sink is being filled: a copy of what the source has is not complete
   paused    somebody paused it; leat resume ends that
   down      its sink fails, and is tried again
-  detached  it held more than its quota and was let go; its sink is filled anew once it is back`,
-		Example: "  leat lanes shop.yaml\n  leat lanes sync-shop-replica-and-1-0a1b2c3d4e --json",
-		Args:    argCount(1, 1),
+  detached  it held more than its quota and was let go; its sink is filled anew once it is back
+
+With --items the next items that wait in durable lanes are listed, without their rows: of lanes in a folder while no process
+runs the pipeline, of those on servers at any time.`,
+		Example: `  leat lanes shop.yaml
+  leat lanes sync-shop-replica-and-1-0a1b2c3d4e --json
+  leat lanes shop.yaml --sink lake --items 20`,
+		Args: argCount(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.withStore(cmd.Context(), func(ctx context.Context, store state.Store) error {
 				t, err := s.target(ctx, store, args[0])
 				if err != nil {
 					return err
 				}
-				lanes := savedLanes(t.rec, t.order)
-				switch {
-				case asJSON:
-					return s.printJSON(lanes)
-				case len(lanes) == 0:
-					return s.print("nothing is saved about the lanes of %s yet\n", t.p.Name)
-				}
-				return s.print("%s\n", s.redact.text(laneTable(lanes, s.clock()())))
+				return s.lanes(ctx, t, f)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print as JSON")
+	cmd.Flags().StringVar(&f.sink, "sink", "", "only the lane to this sink")
+	cmd.Flags().IntVar(&f.items, "items", 0, "list so many of the items that wait, the oldest first")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print as JSON")
 	return cmd
+}
+
+func (s *session) lanes(ctx context.Context, t target, f lanesFlags) error {
+	if f.sink != "" {
+		if _, err := chosen("sink", []string{f.sink}, t.sinks()); err != nil {
+			return err
+		}
+	}
+	switch {
+	case f.items < 0:
+		return usagef("--items %d: want no negative number", f.items)
+	case f.items > 0:
+		return s.laneItems(ctx, t, f)
+	}
+	lanes := slices.DeleteFunc(savedLanes(t.rec, t.order), func(l statusLane) bool { return f.sink != "" && l.Sink != f.sink })
+	switch {
+	case f.json:
+		return s.printJSON(lanes)
+	case len(lanes) == 0:
+		return s.print("nothing is saved about the lanes of %s yet\n", t.p.Name)
+	}
+	return s.print("%s\n", s.redact.text(laneTable(lanes, s.clock()())))
 }
 
 // statusLane is what is saved of the lane to one sink.
