@@ -118,8 +118,9 @@ func (r *rejects) Append(_ context.Context, rows []engine.Rejected) error {
 	r.rows = append(r.rows, rows...)
 	return nil
 }
-func (*rejects) Flush(context.Context) error { return nil }
-func (*rejects) Close() error                { return nil }
+func (*rejects) Flush(context.Context) error                                  { return nil }
+func (*rejects) Forget(context.Context, string, string, string, uint64) error { return nil }
+func (*rejects) Close() error                                                 { return nil }
 
 type place struct {
 	connector string
