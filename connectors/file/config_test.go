@@ -69,7 +69,7 @@ func TestContracts(t *testing.T) {
 	replace, either := []connector.WriteMode{connector.Replace}, []connector.WriteMode{connector.Replace, connector.Append}
 	instead := func(where string) string { return "say log=true, and a folder keeps every change: file:" + where }
 	log := connector.SinkContract{
-		Modes: []connector.WriteMode{connector.Append}, Input: connector.Changelog, Atomicity: connector.PositionInTransaction, Durable: true,
+		Modes: []connector.WriteMode{connector.Append}, Input: connector.Changelog, Atomicity: connector.TwoPhaseCommit, Durable: true,
 		Keyless: true, Every: 10 * time.Second, Bytes: 128 << 20,
 	}
 	often := log
