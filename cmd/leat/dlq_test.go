@@ -1,13 +1,16 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -164,4 +167,44 @@ func sqliteText(t *testing.T, path, query string) string {
 		t.Fatal(err)
 	}
 	return strings.Join(cells, "|")
+}
+
+// clause E13: a replay that is killed at any moment writes no row twice and loses none, also where rows are appended.
+func TestReplayKillNine(t *testing.T) {
+	const rows = 4000
+	source, _ := database(t, fmt.Sprintf(`create table items(id integer primary key, name text);
+		with recursive n(i) as (select 1 union all select i + 1 from n where i < %d) insert into items select i, 'item number ' || i from n`, rows))
+	target, conn := database(t, "pragma journal_mode=wal; create table items(id integer, name text); create trigger no before insert on items begin select raise(abort, 'no'); end")
+	state := t.TempDir()
+	what := []string{source, "sqlite:" + target, "--name", "items", "--state", state, "--batch-rows", "100"}
+	if code := start(t, append([]string{"copy", "--set-aside"}, what...)...).wait(); code != cli.ExitSetAside {
+		t.Fatalf("copying ended with %d", code)
+	}
+	if err := sqlitex.ExecuteTransient(conn, "drop trigger no", nil); err != nil {
+		t.Fatal(err)
+	}
+	replay := append([]string{"dlq", "replay", "--yes", "-q"}, what...)
+	killed := 0
+	for wait := 40 * time.Millisecond; ; wait += 15 * time.Millisecond { // from before its first row to after its last
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
+		out, err := exec.CommandContext(ctx, "leat", replay...).CombinedOutput()
+		late := ctx.Err() != nil
+		cancel()
+		if err == nil {
+			break
+		}
+		if !late {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		killed++
+	}
+	if n := count(t, conn); n != rows || killed == 0 {
+		t.Errorf("%d rows in the end, after %d kills", n, killed)
+	}
+	if got := sqliteText(t, target, "select count(distinct id) from items"); got != strconv.Itoa(rows) {
+		t.Errorf("%s different rows", got)
+	}
+	if got := sqliteText(t, filepath.Join(state, "dead.db"), "select (select count(*) from letter), (select count(*) from queue)"); got != "0|0" {
+		t.Errorf("letters and places are left: %s", got)
+	}
 }

@@ -336,7 +336,7 @@ func (s *sink) peek(ctx context.Context, name string) (*object, []sqlgen.Held, e
 	}
 	if s.db == nil {
 		if _, err := os.Stat(s.cfg.Path); err != nil {
-			return nil, nil, nil // Start makes the file, or says why not
+			return nil, nil, nil //nolint:nilerr // Start makes the file, or says why not
 		}
 		if err := s.lookThrough(sqlite.OpenReadOnly); err != nil {
 			return nil, nil, err

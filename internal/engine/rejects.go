@@ -24,8 +24,8 @@ type Rejected struct { //nolint:errname // it is a row that can say what is wron
 	record.Reject
 }
 
-// RejectStore keeps the rows that were set aside. All methods may be called concurrently. After a crash a row may be kept twice: a
-// row that stands in the source is told by run, dataset and line or key.
+// RejectStore keeps the rows that were set aside. All methods may be called concurrently. After a crash a row may be appended twice:
+// where it has an epoch the first one is forgotten before, else the store has to tell by what the row is.
 type RejectStore interface {
 	Append(ctx context.Context, r []Rejected) error // may buffer
 	Flush(ctx context.Context) error                // everything appended survives loss of power; cheap when there is nothing
@@ -81,7 +81,10 @@ func (r *runner) setAside(ctx context.Context, c *badCounter, by refuser, rows [
 	}
 	letters := make([]Rejected, len(rows))
 	for i, row := range rows {
-		letters[i] = Rejected{Pipeline: r.plan.Name, Run: r.runName, Attempt: r.attempt, Sink: by.sink, Epoch: by.epoch, Position: by.at, Time: r.now().UTC(), Reject: row}
+		letters[i] = Rejected{
+			Pipeline: r.plan.Name, Run: r.runName, Attempt: r.attempt, Sink: by.sink, Epoch: by.epoch, Position: by.at,
+			Time: r.now().UTC(), Reject: row,
+		}
 	}
 	if err := r.deps.Rejects.Append(ctx, letters); err != nil {
 		return fmt.Errorf("setting bad rows aside: %w", err), nil
