@@ -40,17 +40,23 @@ type badCounter struct {
 	mu       sync.Mutex
 	n        int64
 	datasets map[string]int64
+	epoch    uint64           // that open is for; 0: the sink counts no commits
+	open     map[string]int64 // rows of that epoch, by dataset: they come again where it is not committed
 }
 
 // add counts a row that was set aside, and returns what was passed with it: the limit, and the dataset it is of, if any.
-func (c *badCounter) add(dataset string) (limit int64, of string, passed bool) {
+func (c *badCounter) add(dataset string, epoch uint64) (limit int64, of string, passed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.datasets == nil {
 		c.datasets = map[string]int64{}
 	}
+	if epoch != c.epoch || c.open == nil {
+		c.epoch, c.open = epoch, map[string]int64{}
+	}
 	c.n++
 	c.datasets[dataset]++
+	c.open[dataset]++
 	switch {
 	case c.PerDataset > 0 && c.datasets[dataset] > c.PerDataset:
 		return c.PerDataset, dataset, true
@@ -58,6 +64,20 @@ func (c *badCounter) add(dataset string) (limit int64, of string, passed bool) {
 		return c.Limit, "", true
 	}
 	return 0, "", false
+}
+
+// forget takes back the rows of epochs behind this one.
+func (c *badCounter) forget(epoch uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.epoch <= epoch {
+		return
+	}
+	for dataset, n := range c.open {
+		c.n -= n
+		c.datasets[dataset] -= n
+	}
+	c.open = nil
 }
 
 // refuser is who could not take rows, and when.
@@ -90,7 +110,7 @@ func (r *runner) setAside(ctx context.Context, c *badCounter, by refuser, rows [
 		return fmt.Errorf("setting bad rows aside: %w", err), nil
 	}
 	for _, row := range rows {
-		if limit, of, passed := c.add(row.Dataset); passed && later == nil {
+		if limit, of, passed := c.add(row.Dataset, by.epoch); passed && later == nil {
 			later = tooManyError(r.plan.Name, row, limit, of)
 		}
 	}
@@ -124,6 +144,11 @@ func rejectError(r record.Reject) error { return errors.New(r.Error()) }
 func (r *runner) forgetRejects(ctx context.Context, sink string, epoch uint64) error {
 	if r.deps.Rejects == nil {
 		return nil
+	}
+	for i, s := range r.plan.Sinks {
+		if s.Name == sink {
+			r.sinkBad[i].forget(epoch)
+		}
 	}
 	if err := r.deps.Rejects.Forget(ctx, r.plan.Name, r.runName, sink, epoch); err != nil {
 		return fmt.Errorf("letting go of rows that come again: %w", err)

@@ -56,6 +56,38 @@ func TestSetAsideLimitPerDataset(t *testing.T) {
 	})
 }
 
+// Rows that come again because the sink failed before its commit are bad once: they pass no limit, and are one letter each.
+//
+// clause E13.
+func TestLimitCountsRowsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(1, steady(30), sim.Transactional)
+		w.plan.BadRows.Limit, w.plan.BadRows.PerDataset = 4, 4
+		w.plan.Commit.Bytes = 1
+		w.sinks[0].Refuses = map[int64]bool{3: true, 9: true, 15: true, 21: true}
+		fails := 0
+		w.sinks[0].OnCommit = func() error {
+			if fails++; fails%3 == 0 {
+				return connectionLost()
+			}
+			return nil
+		}
+		if _, err := w.run(t.Context()); err != nil || fails < 4 {
+			t.Fatalf("%v, after %d commits", err, fails)
+		}
+		if len(w.rejects.durable) != 4 {
+			t.Errorf("%d letters, want one for each row", len(w.rejects.durable))
+		}
+		if err := w.check(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func connectionLost() error {
+	return &connector.Error{Class: connector.ClassTransient, Err: errors.New("the connection was lost")}
+}
+
 // A letter has the row as the sink was to be given it, with its types, who owned the run, and which transform could not take it.
 //
 // clause E13.
