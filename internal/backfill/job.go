@@ -62,6 +62,7 @@ type job struct {
 	segments []*segment      // cover all keys, in order; the last one is open
 	points   []*segment      // sets of keys
 	rows     int64           // published
+	orders   []uint64        // that asked for it
 	epoch    int             // grows when all is planned again: what was begun before does not count
 	bounds   []json.RawMessage
 	part     *partial // it reads rows once more that the lanes have; nil: it does not

@@ -1,9 +1,6 @@
 package backfill
 
-import (
-	"encoding/json"
-	"slices"
-)
+import "slices"
 
 // Drop forgets a lane: it has nothing, and nothing is read for it.
 func (m *Merge) Drop(lane string) {
@@ -31,14 +28,4 @@ func (m *Merge) Filling(lane, dataset string) bool {
 // FillingAny reports whether any backfill is open in the lane that nothing keeps from being completed.
 func (m *Merge) FillingAny(lane string) bool {
 	return slices.ContainsFunc(m.jobs, func(j *job) bool { return !j.failed && slices.Contains(j.lanes, lane) })
-}
-
-// Knows reports whether a saved ledger tells anything of a lane.
-func Knows(raw json.RawMessage, lane string) (bool, error) {
-	l, err := decodeLedger(raw)
-	if err != nil {
-		return false, err
-	}
-	has := func(e entry) bool { return slices.Contains(e.Lanes, lane) }
-	return len(l.Seeded[lane]) > 0 || slices.ContainsFunc(l.Jobs, has), nil
 }

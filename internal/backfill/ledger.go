@@ -47,6 +47,7 @@ type entry struct {
 	Segments []part            `json:"segments,omitempty"` // in key order; none: nothing was read
 	Keys     []json.RawMessage `json:"keys,omitempty"`     // to be read once more
 	Rows     int64             `json:"rows,omitempty"`     // published
+	Orders   []uint64          `json:"orders,omitempty"`   // that asked for it
 }
 
 // part is one segment, or the keys of a chunk of keys.
@@ -105,7 +106,7 @@ func (m *Merge) Ledger() json.RawMessage {
 }
 
 func (j *job) entry() entry {
-	e := entry{Dataset: j.dataset, Lanes: j.lanes, Truncate: j.truncate, Refill: j.refill && !j.failed, Failed: j.failed, Rows: j.rows}
+	e := entry{Dataset: j.dataset, Lanes: j.lanes, Truncate: j.truncate, Refill: j.refill && !j.failed, Failed: j.failed, Rows: j.rows, Orders: j.orders}
 	untouched := true
 	for _, s := range j.segments {
 		p := part{To: s.to, Done: s.state == done}
@@ -170,7 +171,7 @@ func (e partEntry) restore() *job {
 
 // restore makes the job of an entry. Chunks that were being read are planned again.
 func (e entry) restore() *job {
-	j := &job{dataset: e.Dataset, lanes: slices.Clone(e.Lanes), truncate: e.Truncate, refill: e.Refill, rows: e.Rows}
+	j := &job{dataset: e.Dataset, lanes: slices.Clone(e.Lanes), truncate: e.Truncate, refill: e.Refill, rows: e.Rows, orders: e.Orders}
 	for _, p := range e.Segments {
 		s := &segment{to: p.To, keys: p.Keys, ready: p.To != nil || p.Keys != nil}
 		switch {

@@ -164,10 +164,35 @@ func (m *Merge) Request(ctx context.Context, s *record.Schema, how How, lanes ..
 	return nil
 }
 
+// Again empties the dataset in the lanes and copies it once more, for an order of this number. Lanes that are being filled with it go on,
+// and those that have ended the order already are left alone. The ledger tells that the order is over in a lane, see Finished, until
+// Retain forgets it. Like Request it waits for visibility.
+func (m *Merge) Again(ctx context.Context, s *record.Schema, id uint64, lanes ...string) error {
+	for _, l := range lanes {
+		if m.over(l, id, s.Dataset) {
+			continue
+		}
+		if !m.Filling(l, s.Dataset) {
+			if err := m.Request(ctx, s, Truncate, l); err != nil {
+				return err
+			}
+		}
+		if j := m.find(l, s.Dataset); !slices.Contains(j.orders, id) {
+			j.orders = append(j.orders, id)
+			m.dirty = true
+		}
+	}
+	return nil
+}
+
 func (m *Merge) open(s *record.Schema, how How, lanes []string) {
 	asked := how
 	for _, l := range lanes {
 		how = asked
+		var orders []uint64
+		if j := m.find(l, s.Dataset); j != nil {
+			orders = slices.Clone(j.orders)
+		}
 		if j := m.find(l, s.Dataset); how == Refill && j != nil && !j.refill {
 			how = Truncate // deletes were let go for the sake of chunks that are not read now
 		}
@@ -179,11 +204,12 @@ func (m *Merge) open(s *record.Schema, how How, lanes []string) {
 		}
 		if i := slices.IndexFunc(m.jobs, fits); i >= 0 {
 			m.jobs[i].lanes = append(m.jobs[i].lanes, l)
+			m.jobs[i].orders = append(m.jobs[i].orders, orders...)
 			continue
 		}
 		m.jobs = append(m.jobs, &job{
 			dataset: s.Dataset, schema: s, lanes: []string{l}, truncate: how == Truncate, refill: how == Refill, gate: m.ahead[l],
-			segments: []*segment{{}},
+			orders: orders, segments: []*segment{{}},
 		})
 	}
 }
@@ -276,6 +302,7 @@ func (m *Merge) Turn(at record.Position) []Delivery {
 		}
 		for _, l := range j.lanes {
 			m.set(l, j.dataset)
+			m.ends(l, j.dataset, j.orders)
 		}
 		out = append(out, Delivery{Lanes: j.lanes, Complete: j.dataset})
 		return true

@@ -166,11 +166,18 @@ func (m *Merge) Cancel(id uint64, dataset string) (lanes []string) {
 // conclude remembers that a part is over in lanes.
 func (m *Merge) conclude(j *job, lanes []string) {
 	for _, l := range lanes {
-		if !m.over(l, j.part.id, j.dataset) {
-			m.finished[l] = append(m.finished[l], ended{j.part.id, j.dataset})
+		m.ends(l, j.dataset, []uint64{j.part.id})
+	}
+}
+
+// ends remembers that orders are over for a dataset in a lane.
+func (m *Merge) ends(lane, dataset string, orders []uint64) {
+	for _, id := range orders {
+		if !m.over(lane, id, dataset) {
+			m.finished[lane] = append(m.finished[lane], ended{id, dataset})
+			m.dirty = true
 		}
 	}
-	m.dirty = true
 }
 
 // leaveParts takes a lane out of the parts of a dataset: the whole of it is copied, or nothing more of it is delivered. Where rows are

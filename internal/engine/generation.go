@@ -477,6 +477,10 @@ func (g *generation) end(rd *reader) error {
 			g.r.log.Warn("saving what is known of the lanes", slog.Any("error", err))
 		}
 	}
+	if g.back != nil && cause == nil && g.hard.Err() == nil {
+		g.back.settleOrders(g.hard) // what was saved at the end counts, too
+		g.back.settleParts(g.hard)
+	}
 	if err := g.lastWord(rd); err != nil {
 		g.r.log.Warn("the last acknowledgement failed; the next run repeats it", slog.Any("error", err))
 	}

@@ -169,8 +169,8 @@ func (b *backfiller) order(ctx context.Context, f state.Backfill) error {
 		return b.orderPart(ctx, f, o)
 	}
 	for _, name := range o.datasets {
-		if err := b.copyAgain(ctx, name, o.lanes); err != nil {
-			return err
+		if err := b.merge.Again(ctx, b.schemaOf(name), f.ID, o.lanes...); err != nil {
+			return fmt.Errorf("source: %w", err)
 		}
 		b.phase(name)
 	}
@@ -207,29 +207,18 @@ func (b *backfiller) filling(dataset string, lanes []string) bool {
 	return slices.ContainsFunc(lanes, func(l string) bool { return b.merge.Filling(l, dataset) })
 }
 
-// copyAgain empties a dataset in the lanes and copies it once more. Lanes that are being filled with it already go on.
-func (b *backfiller) copyAgain(ctx context.Context, name string, lanes []string) error {
-	var idle []string
-	for _, l := range lanes {
-		if !b.merge.Filling(l, name) {
-			idle = append(idle, l)
-		}
-	}
-	if len(idle) == 0 {
-		return nil
-	}
-	if err := b.merge.Request(ctx, b.schemaOf(name), backfill.Truncate, idle...); err != nil {
-		return fmt.Errorf("source: %w", err)
-	}
-	return nil
-}
-
-// settleOrders takes complete backfills off the list of what people want. It comes after the marks of their completion were published
-// (W13): a crash in between runs them again.
+// settleOrders takes backfills off the list of what people want that are complete, durably, in all lanes that they are for (W13): a
+// crash before that runs them again.
 func (b *backfiller) settleOrders(ctx context.Context) {
+	b.mu.Lock()
+	saved := b.parts.saved
+	b.mu.Unlock()
 	var done []uint64
 	for id, o := range b.ordered {
-		if !o.over && !o.part && !slices.ContainsFunc(o.datasets, func(d string) bool { return b.filling(d, o.lanes) }) {
+		missing := func(dataset string) bool {
+			return slices.ContainsFunc(o.lanes, func(l string) bool { return !slices.Contains(saved[id][dataset], l) })
+		}
+		if !o.over && !o.part && !slices.ContainsFunc(o.datasets, missing) {
 			done = append(done, id)
 		}
 	}

@@ -157,9 +157,6 @@ func (r *reader) backfill(soft context.Context) (stop bool, err error) {
 		r.idle = 0
 	}
 	r.reached = !r.unit && b.reached(r.last)
-	if r.reached {
-		b.settleOrders(soft)
-	}
 	if r.reached && !r.last.Zero() {
 		err = b.mark(soft, r.last) // what was reached is saved, also where nothing came
 	}
