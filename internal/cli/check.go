@@ -43,7 +43,7 @@ It ends with 0 where a run would start, and with 3 where it would not.`,
 			if err != nil {
 				return err
 			}
-			report, err := s.check(cmd.Context(), plan, offline)
+			report, err := s.check(cmd.Context(), p, plan, offline)
 			if err == nil && !offline {
 				var probes []engine.ProbeReport
 				probes, err = s.checkDeadLetters(cmd.Context(), p)
@@ -105,7 +105,7 @@ func (s *session) checked(args []string, f checkFlags) (p *config.Pipeline, err 
 	return p, f.follow.apply(p)
 }
 
-func (s *session) check(ctx context.Context, plan engine.Plan, offline bool) (report engine.Report, err error) {
+func (s *session) check(ctx context.Context, p *config.Pipeline, plan engine.Plan, offline bool) (report engine.Report, err error) {
 	if offline {
 		return admission(plan)
 	}
@@ -120,7 +120,7 @@ func (s *session) check(ctx context.Context, plan engine.Plan, offline bool) (re
 	defer func() { err = join(err, store.Close()) }()
 	ctx, cancel := s.untilDrain(ctx)
 	defer cancel()
-	return engine.Check(ctx, plan, engine.Deps{Store: store, Log: log, Now: s.Now})
+	return engine.Check(ctx, plan, engine.Deps{Store: store, Log: log, Now: s.Now, DurableLanes: s.openLanes(p, log)})
 }
 
 // admission is the part of a check that needs no connection.
@@ -168,6 +168,9 @@ func (s *session) printCheck(p *config.Pipeline, r engine.Report) error {
 			return err
 		}
 		fmt.Fprintf(&b, "dead letters to %s, mode %s: %s (%s)\n", p.DeadLetters.Connector, l.Mode, engine.GuaranteeName(l.Reached), l.Why)
+	}
+	if r.WhyLanes != "" && follows(p) {
+		fmt.Fprintf(&b, "lanes: %s (%s)\n", r.Lanes, r.WhyLanes)
 	}
 	if r.Resume != "" {
 		fmt.Fprintf(&b, "a run starts %s\n", r.Resume)

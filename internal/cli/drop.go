@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/leatdata/leat/config"
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/lane"
+	"github.com/leatdata/leat/lane/jetstream"
 	"github.com/leatdata/leat/state"
 )
 
@@ -162,7 +165,11 @@ func (s *session) drop(ctx context.Context, store state.Store, p *config.Pipelin
 		}
 		return s.print("nothing is kept for pipeline %s\n", p.Name)
 	}
-	if err := s.printDrop(p.Name, there, forget); err != nil {
+	lanes, err := s.keptLanes(ctx, p, log, forget)
+	if err != nil {
+		return err
+	}
+	if err := s.printDrop(p.Name, there, lanes != nil, forget); err != nil {
 		return err
 	}
 	if err := s.confirm(f.yes, "drop pipeline "+p.Name); err != nil {
@@ -173,6 +180,11 @@ func (s *session) drop(ctx context.Context, store state.Store, p *config.Pipelin
 			return err
 		}
 	}
+	if lanes != nil {
+		if err := jetstream.Remove(ctx, *lanes, p.Name); err != nil {
+			return fmt.Errorf("removing the lanes of pipeline %s, whose part of the source is gone: %w", p.Name, err)
+		}
+	}
 	if forget {
 		if err := store.Delete(ctx, p.Name); err != nil {
 			return fmt.Errorf("forgetting pipeline %s, whose part of the source is gone: %w", p.Name, err)
@@ -181,12 +193,33 @@ func (s *session) drop(ctx context.Context, store state.Store, p *config.Pipelin
 	return s.print("dropped\n")
 }
 
+// keptLanes returns where durable lanes of the pipeline are that go with what is saved about it; nil: there are none.
+func (s *session) keptLanes(ctx context.Context, p *config.Pipeline, log *slog.Logger, forget bool) (*jetstream.Config, error) {
+	if !forget {
+		return nil, nil
+	}
+	c, err := s.laneStore(p, log)
+	if err != nil {
+		return nil, err
+	}
+	err = jetstream.List(ctx, c, p.Name, func(*lane.Inspection) error { return nil })
+	if known, ok := errors.AsType[*connector.Error](err); ok && known.Code == "lanes.none" {
+		return nil, nil
+	} else if ok && known.Code == "lanes.locked" {
+		return nil, err
+	}
+	return &c, nil // also where they are damaged
+}
+
 // printDrop says what goes.
-func (s *session) printDrop(name string, there []string, forget bool) error {
+func (s *session) printDrop(name string, there []string, lanes, forget bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "pipeline %s\n", name)
 	for _, line := range there {
 		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	if lanes {
+		b.WriteString("  its durable lanes, and what still waits in them\n")
 	}
 	if forget {
 		b.WriteString("  how far it got, saved here\n")

@@ -82,7 +82,7 @@ func followLine(d datasetView, width int) string {
 	switch d.Phase {
 	case engine.Broken:
 		return s + "  " + oneLine(d.Why)
-	case engine.Waiting:
+	case engine.Waiting, engine.Resting:
 		return strings.TrimRight(s, " ")
 	case engine.NoPhase:
 		return strings.TrimRight(s, " ") + "  not begun"
@@ -129,7 +129,7 @@ func subtract(all, shown []datasetView) []datasetView {
 // phaseCounts says how many datasets are in each phase: 80 live, 12 waiting.
 func phaseCounts(list []datasetView) string {
 	var parts []string
-	for _, p := range []engine.Phase{engine.Broken, engine.Snapshotting, engine.Live, engine.Waiting, engine.NoPhase} {
+	for _, p := range []engine.Phase{engine.Broken, engine.Snapshotting, engine.Live, engine.Resting, engine.Waiting, engine.NoPhase} {
 		n := 0
 		for _, d := range list {
 			if d.Phase == p {

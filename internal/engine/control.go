@@ -60,11 +60,12 @@ const (
 	Snapshotting              // its snapshot is being copied, and changes are merged
 	Live                      // its snapshot is complete: changes are followed
 	Broken                    // it failed; see SinkStatus.Failed
+	Resting                   // somebody paused it; once it is resumed, it is copied once more
 )
 
 // String returns the lower-case name of the phase.
 func (p Phase) String() string {
-	names := []string{"", "waiting", "snapshot", "live", "failed"}
+	names := []string{"", "waiting", "snapshot", "live", "failed", "paused"}
 	if int(p) < len(names) {
 		return names[p]
 	}

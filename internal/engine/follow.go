@@ -131,7 +131,10 @@ func (b *backfiller) phase(dataset string) {
 			p = Waiting
 		}
 	}
-	if failed == len(b.lanes) {
+	switch {
+	case b.paused[dataset]:
+		p = Resting
+	case failed == len(b.lanes):
 		p = Broken
 	}
 	b.g.r.ctl.dataset(dataset, func(d *DatasetStatus) { d.Phase = p })
