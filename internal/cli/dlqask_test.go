@@ -55,11 +55,12 @@ func TestKeysOfLetters(t *testing.T) {
 			l.Dataset = c.of.Dataset
 		}
 		name, keys := keysOf(l, plan, []connector.Dataset{{Name: "public.t", Schema: source}})
+		got := []string{name}
 		for _, k := range keys {
-			name += " " + string(k)
+			got = append(got, string(k))
 		}
-		if name != c.want {
-			t.Errorf("%s: got %s, want %s", c.name, name, c.want)
+		if text := strings.Join(got, " "); text != c.want {
+			t.Errorf("%s: got %s, want %s", c.name, text, c.want)
 		}
 	}
 	l := deadletter.Letter{Rejected: engine.Rejected{Reject: record.Reject{Dataset: "strange"}}}
