@@ -21,6 +21,8 @@ type TableSink struct {
 	Fence    uint64
 	// Truncates counts how often it was emptied.
 	Truncates int
+	// Broken is what every call is answered with; nil: it works.
+	Broken error
 	epochs    epochs[*Target]
 }
 
@@ -82,6 +84,9 @@ func (a *applying) step(ctx context.Context, what string, p record.Position, eff
 		e.At = p.String()
 	}
 	err := a.cfg.World.do(ctx, e, func() error {
+		if a.cfg.Broken != nil {
+			return a.cfg.Broken
+		}
 		if a.fence < a.cfg.Fence {
 			return &connector.Error{Class: connector.ClassFenced, Code: "sim.fenced", Err: errors.New("another owner took over")}
 		}
