@@ -183,3 +183,17 @@ func (l *ledger[T]) takeBack(number uint64) {
 
 // idle reports whether nothing is queued and nothing in flight.
 func (l *ledger[T]) idle() bool { return len(l.entries) == 0 && l.away.Items == 0 }
+
+// lowest is the minimum of frontiers; without number while one of them has none, or there are none.
+func lowest(fronts []mark) mark {
+	var low mark
+	for _, f := range fronts {
+		if f.number == 0 {
+			return mark{}
+		}
+		if low.number == 0 || f.number < low.number {
+			low = f
+		}
+	}
+	return low
+}

@@ -40,17 +40,3 @@ func (q *queue[T]) close() {
 	q.closed = true
 	q.notify()
 }
-
-// lowest is the minimum of frontiers; without number while one of them has none, or there are none.
-func lowest(fronts []mark) mark {
-	var low mark
-	for _, f := range fronts {
-		if f.number == 0 {
-			return mark{}
-		}
-		if low.number == 0 || f.number < low.number {
-			low = f
-		}
-	}
-	return low
-}

@@ -25,6 +25,7 @@ import (
 type (
 	modelItem struct {
 		id       int
+		order    int // in which it entered
 		item     lane.Item
 		digest   [sha256.Size]byte
 		position record.Position
@@ -106,8 +107,9 @@ type machine struct {
 	closed     bool
 	watermark  string
 	idle       bool
-	numbers    map[int]uint64 // by item: the number that it was delivered with
-	last       *modelItem     // the newest one with a position that entered
+	entered    int
+	numbers    map[*modelItem]uint64 // that items were delivered with
+	last       *modelItem            // the newest one with a position that entered
 }
 
 func (l *modelLane) sum(state string) (c lane.Count) {
@@ -191,6 +193,8 @@ func (m *machine) serve() *modelPublication {
 		for _, l := range p.lanes {
 			l.log = append(l.log, &modelEntry{modelItem: p.modelItem, state: "queued"})
 		}
+		m.entered++
+		p.order = m.entered
 		if !p.position.Zero() {
 			m.last = p.modelItem
 		}
@@ -260,21 +264,22 @@ func (m *machine) settleReceive(t *rapid.T, l *modelLane, c *modelConsumer) bool
 		must(t, got.Item() == next.item, "%s: received %v, want item %d", l.sink, got.Item(), next.id)
 	}
 	must(t, digest(got.Item()) == next.digest, "%s: not item %d, or it has changed: %v", l.sink, next.id, got.Item())
-	m.number(t, next.id, got.Number())
+	m.number(t, next.modelItem, got.Number())
 	d := &modelDelivery{real: got, entry: next, lane: l, consumer: c}
 	next.state, next.holder, c.pending = "flying", d, nil
 	m.deliveries = append(m.deliveries, d)
 	return true
 }
 
-// number checks that an item keeps its number, and that numbers grow as items do.
-func (m *machine) number(t *rapid.T, id int, number uint64) {
-	if known, ok := m.numbers[id]; ok {
-		must(t, known == number, "item %d had number %d, and comes again as %d", id, known, number)
+// number checks that an item keeps its number, and that numbers grow in the order of publication.
+func (m *machine) number(t *rapid.T, it *modelItem, number uint64) {
+	if known, ok := m.numbers[it]; ok {
+		must(t, known == number, "item %d had number %d, and comes again as %d", it.id, known, number)
 	}
-	m.numbers[id] = number
+	m.numbers[it] = number
 	for other, n := range m.numbers {
-		must(t, (other < id) == (n < number) && (other == id) == (n == number), "item %d has number %d, item %d has %d", id, number, other, n)
+		must(t, (other.order < it.order) == (n < number) && (other == it) == (n == number),
+			"item %d has number %d, item %d has %d", it.id, number, other.id, n)
 	}
 }
 
@@ -506,7 +511,7 @@ func (m *machine) Close(t *rapid.T) {
 func Model(t *testing.T, k Kit) {
 	t.Helper()
 	k.run(t, func(t *rapid.T) {
-		m := &machine{kit: k, idle: true, numbers: map[int]uint64{}, spec: lane.Spec{Pipeline: "p", Run: "r", Options: lane.Options{
+		m := &machine{kit: k, idle: true, numbers: map[*modelItem]uint64{}, spec: lane.Spec{Pipeline: "p", Run: "r", Options: lane.Options{
 			Items: rapid.IntRange(1, 4).Draw(t, "items"),
 			Bytes: rapid.Int64Range(1, 2000).Draw(t, "bytes"),
 		}}}
