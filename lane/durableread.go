@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/lane/internal/wire"
 )
 
@@ -70,7 +69,7 @@ func (d *durable) read(ctx context.Context, l *durableLane) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			if c := connector.ClassOf(err); c == connector.ClassPosition || time.Since(since) > patience {
+			if hopeless(err) || time.Since(since) > patience {
 				d.fail(err)
 				return
 			}

@@ -93,7 +93,17 @@ func (d *durable) persist(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	version, err = d.st.Save(ctx, b, version)
+	saved, err := d.st.Save(ctx, b, version)
+	if errors.Is(err, ErrNoRoom) && bound > trimmed {
+		// Making room comes first, or nothing would ever make any. A crash right here is found at the next opening, as entries that the
+		// note still asks for: nothing is lost in silence.
+		if terr := d.trim(ctx, bound); terr != nil {
+			return errors.Join(err, terr)
+		}
+		trimmed = bound
+		saved, err = d.st.Save(ctx, b, version)
+	}
+	version = saved
 	if errors.Is(err, ErrTaken) {
 		if version, err = d.savedBefore(ctx); err != nil {
 			return err
@@ -108,6 +118,11 @@ func (d *durable) persist(ctx context.Context) error {
 	if bound <= trimmed {
 		return nil
 	}
+	return d.trim(ctx, bound)
+}
+
+// trim removes what nobody needs any more.
+func (d *durable) trim(ctx context.Context, bound uint64) error {
 	if err := d.st.Trim(ctx, bound); err != nil {
 		return fmt.Errorf("removing what was delivered from the lanes of %s: %w", d.spec.Pipeline, err)
 	}

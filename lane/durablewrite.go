@@ -228,15 +228,19 @@ func (l *durableLane) hasRoom(o Options, c Count) bool {
 
 // resend finds out which entries are in the log and appends the others once more. Nothing is on its way.
 func (d *durable) resend(ctx context.Context, why error, since time.Time) error {
+	d.log.Warn("an entry may not have been stored; it is looked for, and sent again", slog.String("pipeline", d.spec.Pipeline), slog.Any("error", why))
 	last, err := d.readBack(ctx)
 	if err != nil {
-		if c := connector.ClassOf(err); c == connector.ClassPosition || c == connector.ClassFenced || time.Since(since) > patience {
+		if hopeless(err) || time.Since(since) > patience {
 			return err
 		}
 		d.log.Warn("the storage of the lanes does not answer", slog.String("pipeline", d.spec.Pipeline), slog.Any("error", err))
 		return nil // tried again
 	}
-	if time.Since(since) > patience {
+	if time.Since(since) > patience || hopeless(why) {
+		if errors.Is(why, ErrTaken) { // nobody else did: this was looked at
+			why = errors.New("the storage does not take it")
+		}
 		return fmt.Errorf("writing to the lanes of %s: %w", d.spec.Pipeline, why)
 	}
 	type again struct {
@@ -261,6 +265,12 @@ func (d *durable) resend(ctx context.Context, why error, since time.Time) error 
 		d.st.Append(a.f.first+uint64(a.i), a.f.entries[a.i], func(err error) { d.landed(a.f, err) })
 	}
 	return nil
+}
+
+// hopeless reports whether trying again is of no use.
+func hopeless(err error) bool {
+	c := connector.ClassOf(err)
+	return c == connector.ClassPosition || c == connector.ClassFenced || errors.Is(err, ErrStopped)
 }
 
 // readBack compares what the log has with what was sent, and returns its last entry.

@@ -9,6 +9,10 @@ import (
 var (
 	// ErrTaken says that somebody else wrote: the log's next number, or the note's next version, is taken.
 	ErrTaken = errors.New("lane: somebody else wrote to the storage")
+	// ErrNoRoom says that nothing more can be stored before something is removed, or somebody makes room.
+	ErrNoRoom = errors.New("there is no room")
+	// ErrStopped says that the storage is of no use before it is opened again.
+	ErrStopped = errors.New("the storage has stopped")
 	// ErrMissing says that the log has no such entry.
 	ErrMissing = errors.New("lane: no such entry")
 )

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,13 +23,15 @@ import (
 	"github.com/leatdata/leat/lane/jetstream"
 )
 
+// serverDir has the program that buildServer built.
+var serverDir string
+
 // buildServer builds the server that go.mod names, as a program.
-var buildServer = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "nats-server")
-	if err != nil {
+var buildServer = sync.OnceValues(func() (path string, err error) {
+	if serverDir, err = os.MkdirTemp("", "nats-server"); err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "nats-server")
+	path = filepath.Join(serverDir, "nats-server")
 	out, err := exec.Command("go", "build", "-o", path, "github.com/nats-io/nats-server/v2").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
@@ -47,6 +51,11 @@ type natsServer struct {
 // startServer starts one with a user and a password.
 func startServer(t *testing.T) *natsServer {
 	t.Helper()
+	return startServerWith(t, "")
+}
+
+func startServerWith(t *testing.T, limits string) *natsServer {
+	t.Helper()
 	program, err := buildServer()
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +68,8 @@ func startServer(t *testing.T) *natsServer {
 	l.Close()
 	dir := t.TempDir()
 	conf := filepath.Join(dir, "nats.conf")
-	content := fmt.Sprintf("listen: \"127.0.0.1:%s\"\njetstream: {store_dir: %q, sync_interval: always}\nauthorization: {user: leat, password: sesame}\n", port, dir)
+	content := fmt.Sprintf("listen: \"127.0.0.1:%s\"\njetstream: {store_dir: %q, sync_interval: always%s}\nauthorization: {user: leat, password: sesame}\n",
+		port, dir, limits)
 	if err := os.WriteFile(conf, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -317,4 +327,76 @@ func TestFencedExternal(t *testing.T) {
 	if err := second.Publish(ctx, positioned(2)); err != nil {
 		t.Error(err)
 	}
+}
+
+// A server without room: it says so, and the reader waits; once a sink has acknowledged something, everything goes on, and nothing is lost.
+func TestFullStore(t *testing.T) {
+	s := startServerWith(t, ", max_file_store: 4MB")
+	ctx := t.Context()
+	var log lockedBuffer
+	c := s.config()
+	c.Log = slog.New(slog.NewTextHandler(&log, nil))
+	d, err := jetstream.Open(ctx, c, lane.Spec{Pipeline: "full", Run: "r", Sinks: []string{"a"}, Options: lane.Options{Bytes: 1 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Release() //nolint:errcheck // checked below
+	const items = 20
+	published := make(chan error, 1)
+	go func() {
+		for i := range items {
+			b := numbered(1, 20_000)
+			b.Position = position(i + 1)
+			if err := d.Publish(ctx, b); err != nil {
+				published <- err
+				return
+			}
+		}
+		published <- d.Close()
+	}()
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(log.String(), "no room") && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	select {
+	case err := <-published:
+		t.Fatalf("everything fits, or: %v", err)
+	default:
+	}
+	consumer, err := d.Lane("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range items {
+		x, err := consumer.Receive(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := x.Item().(lane.Batch).Position.String(); p != strconv.Itoa(i+1) {
+			t.Fatalf("received %s, want %d", p, i+1)
+		}
+		if err := x.Ack(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(<-published, d.Release()); err != nil {
+		t.Error(err)
+	}
+}
+
+// lockedBuffer may be written and read at the same time.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

@@ -1,6 +1,7 @@
 package jetstream_test
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,7 +17,13 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		os.Exit(child())
 	}
-	goleak.VerifyTestMain(m)
+	if err := flag.Set("rapid.checks", "6"); err != nil { // each one takes about a second
+		panic(err)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(serverDir)
+		os.Exit(code)
+	}))
 }
 
 // inside is the stream on a server of its own, in a folder.

@@ -37,6 +37,7 @@ func folder(dir, pipeline string) string {
 type inside struct {
 	dir    string
 	server *server.Server
+	log    *serverLog
 	lock   *os.File
 }
 
@@ -57,7 +58,7 @@ func startInside(c Config, pipeline string) (*inside, error) {
 	if err != nil {
 		return nil, errors.Join(trouble(connector.ClassPermanent, "starting JetStream in "+dir, err), lock.Close())
 	}
-	log := &serverLog{log: c.Log}
+	log := newServerLog(c.Log)
 	s.SetLoggerV2(log, false, false, false)
 	s.Start()
 	if !s.ReadyForConnections(startWait) || !s.JetStreamEnabled() {
@@ -69,7 +70,7 @@ func startInside(c Config, pipeline string) (*inside, error) {
 		}
 		return nil, errors.Join(trouble(connector.ClassPermanent, "starting JetStream in "+dir, errors.New(why)), lock.Close())
 	}
-	return &inside{dir, s, lock}, nil
+	return &inside{dir, s, log, lock}, nil
 }
 
 // folder returns where the messages of a stream are.

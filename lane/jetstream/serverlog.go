@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -13,9 +14,13 @@ import (
 type serverLog struct {
 	log *slog.Logger
 
+	stopped chan struct{} // closed when the server says that it can't write any more
+
 	mu     sync.Mutex
 	newest string // the last error
 }
+
+func newServerLog(log *slog.Logger) *serverLog { return &serverLog{log: log, stopped: make(chan struct{})} }
 
 var _ server.Logger = (*serverLog)(nil)
 
@@ -25,11 +30,32 @@ func (l *serverLog) last() string {
 	return l.newest
 }
 
+// dead reports whether the server can't write any more.
+func (l *serverLog) dead() bool {
+	select {
+	case <-l.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
+// unwritable recognizes what the server says when a write has failed: it then leaves publications without an answer until it is started
+// anew. Were it not recognized, the wait for the answer would end a little later.
+func unwritable(text string) bool {
+	return strings.Contains(text, "write error") || strings.Contains(text, "failed to store a msg") || strings.Contains(text, "will be DISABLED")
+}
+
 func (l *serverLog) say(level slog.Level, format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	if level >= slog.LevelError {
 		l.mu.Lock()
-		l.newest = text
+		if !l.dead() { // what comes behind that follows from it
+			l.newest = text
+			if unwritable(text) {
+				close(l.stopped)
+			}
+		}
 		l.mu.Unlock()
 	}
 	l.log.Log(context.Background(), level, "nats server", slog.String("text", text)) //nolint:forbidigo // the server hands over no context

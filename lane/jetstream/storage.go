@@ -36,6 +36,7 @@ type storage struct {
 	subject string
 	key     string
 	limit   int
+	stopped <-chan struct{} // closed when the server inside can't write any more; nil: it is not inside
 	written syncedDir     // of the stream, where the server is inside
 	noted   syncedDir     // of the notes, likewise
 	done    chan struct{} // closed by Close
@@ -60,6 +61,7 @@ func connect(ctx context.Context, c Config, pipeline string) (s *storage, err er
 		if s.inside, err = startInside(c, pipeline); err != nil {
 			return s, err
 		}
+		s.stopped = s.inside.log.stopped
 		opts = append(opts, nats.InProcessServer(s.inside.server))
 	} else {
 		s.where = "the lanes at " + redacted(addr)
@@ -233,6 +235,8 @@ func (s *storage) Append(number uint64, data []byte, done func(error)) {
 			done(s.settle(&s.written))
 		case err := <-ack.Err():
 			done(s.failed("writing to", err))
+		case <-s.stopped:
+			done(s.failed("writing to", lane.ErrStopped))
 		case <-s.done:
 			done(s.failed("writing to", nats.ErrConnectionClosed))
 		}
@@ -358,10 +362,14 @@ func (s *storage) failed(doing string, err error) error {
 		case js.JSErrCodeStreamWrongLastSequence, js.JSErrCodeStreamWrongLastSequenceConstant:
 			return lane.ErrTaken
 		case errNoSpace, errStreamFull, errStreamFullBytes, js.JSErrCodeJetStreamNotEnabled, errWriteFailed:
-			out.Code, out.Hint = "lanes.full", "see that there is room on the disk of the lanes, and within the limits of the server"
+			out.Code, out.Err = "lanes.full", fmt.Errorf("%w: %w", lane.ErrNoRoom, err)
+			out.Hint = "see that there is room on the disk of the lanes, and within the limits of the server"
 		}
 	}
 	switch {
+	case s.inside != nil && (s.inside.log.dead() || !s.inside.server.JetStreamEnabled()):
+		out.Code, out.Err = "lanes.full", fmt.Errorf("%w: %s", lane.ErrStopped, s.inside.log.last())
+		out.Hint = "see that there is room on the disk, and that the folder can be written to"
 	case errors.Is(err, js.ErrStreamNotFound), errors.Is(err, js.ErrBucketNotFound), errors.Is(err, js.ErrKeyDeleted):
 		out.Class, out.Code = connector.ClassPosition, "lanes.missing"
 		out.Hint = "what the lanes held was removed: start over with: leat state reset"
