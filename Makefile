@@ -104,7 +104,7 @@ fuzz:
 bench:
 	dev/services run -- go test -run '^$$' -bench . -benchmem $(PKG)
 
-## bench-jobs: whole jobs beside the machine's limit and other tools, JOB=name for one; writes docs/PERFORMANCE.md
+## bench-jobs: whole jobs beside the machine's limit and other tools, JOB=name for some; writes docs/PERFORMANCE.md
 .PHONY: bench-jobs
 bench-jobs: build
 	dev/services install

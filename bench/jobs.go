@@ -14,7 +14,9 @@ import (
 )
 
 func jobs(leat string) []job {
-	return []job{csvJSONL(leat), bigCSV(leat), postgresCopy(leat)}
+	return []job{
+		csvJSONL(leat), bigCSV(leat), postgresCopy(leat), fanoutCopy(leat, "jsonl"), fanoutCopy(leat, "parquet"), fanoutFollow(leat),
+	}
 }
 
 func csvJSONL(leat string) job {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -30,7 +31,9 @@ type job struct {
 	prepare    func(ctx context.Context, dir string) (prepared, error)
 	contenders func(dir string) []contender
 	note       string
-	most       int // rounds at the most; 0: as asked for
+	most       int                                         // rounds at the most; 0: as asked for
+	least      int                                         // rounds at the least
+	clean      func(ctx context.Context, dir string) error // nil: what is left is in dir
 }
 
 // prepared is the data of a job.
@@ -67,18 +70,39 @@ func run(ctx context.Context, leat, only string, rounds int, out string) error {
 	var b strings.Builder
 	header(&b)
 	for _, j := range jobs(bin) {
-		if only != "" && j.name != only {
+		if only != "" && j.name != only && !strings.HasPrefix(j.name, only+"-") {
 			continue
 		}
+		at := b.Len()
 		if err := runJob(ctx, &b, j, rounds); err != nil {
 			return fmt.Errorf("job %s: %w", j.name, err)
 		}
+		if only == "" {
+			continue
+		}
+		fmt.Print(b.String()[at:])
+		if err := replaceSection(out, j.title, b.String()[at:]); err != nil {
+			return err
+		}
 	}
-	if only != "" { // one job alone does not replace the page
-		fmt.Print(b.String())
+	if only != "" {
 		return nil
 	}
 	return os.WriteFile(out, []byte(b.String()), 0o644)
+}
+
+// replaceSection puts the section of one job in the place of the one that the page has, or at the page's end.
+func replaceSection(page, title, section string) error {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	before, behind, found := strings.Cut(string(text), "\n## "+title+"\n")
+	after := ""
+	if i := strings.Index(behind, "\n## "); found && i >= 0 {
+		after = behind[i:]
+	}
+	return os.WriteFile(page, []byte(before+section+after), 0o644)
 }
 
 func header(b *strings.Builder) {
@@ -87,16 +111,20 @@ func header(b *strings.Builder) {
 		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
 }
 
-func runJob(ctx context.Context, b *strings.Builder, j job, rounds int) error {
+func runJob(ctx context.Context, b *strings.Builder, j job, rounds int) (err error) {
 	dir, err := os.MkdirTemp("", "leat-bench-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
+	if j.clean != nil {
+		defer func() { err = errors.Join(err, j.clean(context.WithoutCancel(ctx), dir)) }()
+	}
 	data, err := j.prepare(ctx, dir)
 	if err != nil {
 		return err
 	}
+	rounds = max(rounds, j.least)
 	if j.most > 0 {
 		rounds = min(rounds, j.most)
 	}
