@@ -95,7 +95,7 @@ func (w *world) deliver(ctx context.Context, d lane.Durable, sink string) error 
 		if err != nil {
 			return err
 		}
-		b, _ := x.Item().(lane.Batch)
+		b := batchIn(x)
 		var ids []int
 		if err := json.Unmarshal(b.Chunk.From, &ids); err != nil {
 			return err
@@ -352,6 +352,15 @@ func publish(t testing.TB, s lane.Stream, from, to int) {
 	}
 }
 
+// batchIn returns the batch of a delivery, an empty one where there is none.
+func batchIn(x lane.Delivery[lane.Item]) lane.Batch {
+	b, ok := x.Item().(lane.Batch)
+	if !ok {
+		return lane.Batch{Batch: &record.Batch{}}
+	}
+	return b
+}
+
 func receive(t testing.TB, c lane.Consumer[lane.Item]) lane.Delivery[lane.Item] {
 	t.Helper()
 	d, err := c.Receive(t.Context())
@@ -391,7 +400,7 @@ func TestFencedOwner(t *testing.T) {
 		c = mustAttach(t, second, "a")
 		for i := 1; i <= 4; i++ {
 			d := receive(t, c)
-			if p := d.Item().(lane.Batch).Position.String(); p != strconv.Itoa(i) {
+			if p := batchIn(d).Position.String(); p != strconv.Itoa(i) {
 				t.Errorf("received %s, want %d", p, i)
 			}
 			if err := d.Ack(); err != nil {
@@ -522,7 +531,7 @@ func TestHybrid(t *testing.T) {
 				t.Fatal(err)
 			}
 			x := receive(t, fast)
-			if got := x.Item().(lane.Batch); got.Batch != b.Batch {
+			if got := batchIn(x); got.Batch != b.Batch {
 				t.Errorf("item %d is a copy", i)
 			}
 			if err := x.Ack(); err != nil {
@@ -540,7 +549,7 @@ func TestHybrid(t *testing.T) {
 		}
 		for i, want := range sent {
 			x := receive(t, slow)
-			got := x.Item().(lane.Batch)
+			got := batchIn(x)
 			if string(got.RowJSON(9)) != string(want.RowJSON(9)) || !got.Position.Equal(want.Position) || (got.Batch == want.Batch) != (i < 4) {
 				t.Errorf("item %d is %v", i, got.Batch)
 			}
@@ -550,7 +559,7 @@ func TestHybrid(t *testing.T) {
 		}
 		// Now it keeps up again.
 		publish(t, d, 51, 51)
-		if b := receive(t, slow).Item().(lane.Batch); b.Position.String() != "51" {
+		if b := batchIn(receive(t, slow)); b.Position.String() != "51" {
 			t.Error(b.Position)
 		}
 		time.Sleep(time.Second)

@@ -47,7 +47,8 @@ func newDurable(ctx context.Context, st Storage, spec Spec, log *slog.Logger) (*
 		spec.Bytes = defaultBytes
 	}
 	d := &durable{
-		st: st, log: log, spec: spec, schemas: wire.NewSchemas(), recent: newRecent(len(spec.Sinks)), moved: make(chan struct{}, 1), byName: map[string]*durableLane{},
+		st: st, log: log, spec: spec, schemas: wire.NewSchemas(), recent: newRecent(len(spec.Sinks)), byName: map[string]*durableLane{},
+		moved:   make(chan struct{}, 1),
 		toWrite: make(chan struct{}, 1), toSave: make(chan struct{}, 1), flushes: make(chan chan error), drained: make(chan struct{}, 1),
 		idle: true,
 	}

@@ -244,7 +244,7 @@ func (d *durable) coverBehind(l *durableLane, number uint64) error {
 			}
 		}
 		d.mu.Lock()
-		d.passOver(l, sum, front, newest)
+		l.passOver(sum, front, newest)
 		if p.First+uint64(p.Items) > number+1 {
 			l.behind.number = max(l.behind.number, number+1)
 		} else {
@@ -256,7 +256,7 @@ func (d *durable) coverBehind(l *durableLane, number uint64) error {
 }
 
 // passOver counts as acknowledged what was never read; the mutex is held.
-func (d *durable) passOver(l *durableLane, sum wire.Sum, front mark, number uint64) {
+func (l *durableLane) passOver(sum wire.Sum, front mark, number uint64) {
 	l.ledger.skip(countIn(sum), sum.Stored)
 	l.ledger.passed.count = l.ledger.passed.count.plus(countIn(sum))
 	l.ledger.passed.size += sum.Stored

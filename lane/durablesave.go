@@ -199,17 +199,18 @@ func (d *durable) Holds(sink string) (Holding, error) {
 	defer d.mu.Unlock()
 	s := l.ledger.stats
 	h := Holding{
-		Count: s.Queued.plus(s.InFlight), Acked: l.ledger.passed.number, Last: d.number, Fresh: d.stored.number <= l.began, Detached: l.detached,
+		Count: s.Queued.plus(s.InFlight), Acked: l.ledger.passed.number, Last: d.number,
+		Fresh: d.stored.number <= l.began, Detached: l.detached,
 	}
 	h.Bytes = l.ledger.size
 	if h.Items > 0 {
-		h.Oldest = d.oldest(l)
+		h.Oldest = l.oldest()
 	}
 	return h, nil
 }
 
 // oldest tells when the oldest item that a lane holds was published; zero: that is not known at the moment. The mutex is held.
-func (d *durable) oldest(l *durableLane) time.Time {
+func (l *durableLane) oldest() time.Time {
 	switch {
 	case len(l.ledger.entries) > 0:
 		return l.ledger.entries[0].stored.since
@@ -237,7 +238,7 @@ func (d *durable) fits(l *durableLane, size int64, now time.Time) bool {
 }
 
 func (d *durable) tooOld(l *durableLane, now time.Time) bool {
-	q, oldest := d.spec.Quota, d.oldest(l)
+	q, oldest := d.spec.Quota, l.oldest()
 	return q.Age > 0 && !oldest.IsZero() && now.Sub(oldest) > q.Age
 }
 

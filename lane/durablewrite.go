@@ -228,7 +228,8 @@ func (l *durableLane) hasRoom(o Options, c Count) bool {
 
 // resend finds out which entries are in the log and appends the others once more. Nothing is on its way.
 func (d *durable) resend(ctx context.Context, why error, since time.Time) error {
-	d.log.Warn("an entry may not have been stored; it is looked for, and sent again", slog.String("pipeline", d.spec.Pipeline), slog.Any("error", why))
+	d.log.Warn("an entry may not have been stored; it is looked for, and sent again",
+		slog.String("pipeline", d.spec.Pipeline), slog.Any("error", why))
 	last, err := d.readBack(ctx)
 	if err != nil {
 		if hopeless(err) || time.Since(since) > patience {

@@ -141,9 +141,11 @@ type Spec struct {
 
 // Quota bounds what one lane may hold on disk. The zero value is no bound.
 type Quota struct {
-	Bytes  int64         // 0: no bound
-	Age    time.Duration // of the oldest item that is not acknowledged; 0: no bound
-	Detach bool          // over the quota the lane is let go, and its sink filled anew when it is back; false: the reader waits, and with it the source
+	Bytes int64         // 0: no bound
+	Age   time.Duration // of the oldest item that is not acknowledged; 0: no bound
+	// Detach lets a lane go that is over its quota, and its sink is filled anew when it is back; false: the reader waits, and with it the
+	// source.
+	Detach bool
 }
 
 // Durable is a stream whose lanes outlive the process: what was published and is durable comes again after a crash, to each sink from
@@ -151,7 +153,7 @@ type Quota struct {
 //
 // The reader has no need to wait for sinks: what Stored tells may be released by the source. Whatever was published behind that mark is
 // removed when the stream is opened, as the source sends it again.
-type Durable interface {
+type Durable interface { //nolint:interfacebloat // one stream with one owner: nobody has a part of it
 	Stream
 	// Stored returns the mark of the newest item with a position that is durable, with all before it, in every lane; false: there is
 	// none. It never goes back; Moved tells of it, too.

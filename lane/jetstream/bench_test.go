@@ -25,6 +25,7 @@ func BenchmarkDurable(b *testing.B) {
 }
 
 func throughput(b *testing.B, rows, lanes int, behind bool) {
+	b.Helper()
 	spec := lane.Spec{Pipeline: "bench", Run: "r"}
 	for i := range lanes {
 		spec.Sinks = append(spec.Sinks, fmt.Sprint("sink", i))

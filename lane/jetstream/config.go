@@ -33,7 +33,7 @@ func (c Config) validate(pipeline string) error {
 		err = fmt.Errorf("%q is no name of a pipeline: up to 200 of A-Z a-z 0-9 . - _, beginning with a letter or digit", pipeline)
 	case c.URL.Reveal() == "":
 	default:
-		for _, u := range strings.Split(c.URL.Reveal(), ",") {
+		for u := range strings.SplitSeq(c.URL.Reveal(), ",") {
 			if _, perr := url.Parse(strings.TrimSpace(u)); perr != nil {
 				err = errors.New("the URL of the NATS server can't be read: nats://host:4222 is its form")
 			}
@@ -45,7 +45,7 @@ func (c Config) validate(pipeline string) error {
 	return nil
 }
 
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`) //nolint:gochecknoglobals // a constant
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
 
 // token is the pipeline's name in the names of streams, subjects and keys, which have no dots of their own.
 func token(pipeline string) string { return strings.ReplaceAll(pipeline, ".", "=") }

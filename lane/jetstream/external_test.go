@@ -65,7 +65,7 @@ func startServerWith(t *testing.T, limits string) *natsServer {
 		t.Fatal(err)
 	}
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	l.Close()
+	_ = l.Close()
 	dir := t.TempDir()
 	conf := filepath.Join(dir, "nats.conf")
 	content := fmt.Sprintf("listen: \"127.0.0.1:%s\"\njetstream: {store_dir: %q, sync_interval: always%s}\nauthorization: {user: leat, password: sesame}\n",
@@ -96,7 +96,7 @@ func (s *natsServer) start() {
 	}
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if c, err := net.Dial("tcp", s.addr); err == nil {
-			c.Close()
+			_ = c.Close()
 			return
 		}
 	}
@@ -239,7 +239,7 @@ func TestSettings(t *testing.T) {
 		}
 		d, err := jetstream.Open(ctx, s.config(), lane.Spec{Pipeline: "p", Run: "r", Sinks: []string{"a"}})
 		if err == nil {
-			d.Release()
+			_ = d.Release()
 		}
 		if connector.ClassOf(err) != connector.ClassConfig || !strings.Contains(err.Error(), want) || connector.HintOf(err) == "" {
 			t.Errorf("%s: %v", want, err)
@@ -261,7 +261,7 @@ func TestSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if x, err := c.Receive(ctx); err != nil || x.Item().(lane.Batch).NumRows() != 100_000 {
+	if x, err := c.Receive(ctx); err != nil || batchIn(x).NumRows() != 100_000 {
 		t.Error(err)
 	}
 }
@@ -371,7 +371,7 @@ func TestFullStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p := x.Item().(lane.Batch).Position.String(); p != strconv.Itoa(i+1) {
+		if p := batchIn(x).Position.String(); p != strconv.Itoa(i+1) {
 			t.Fatalf("received %s, want %d", p, i+1)
 		}
 		if err := x.Ack(); err != nil {

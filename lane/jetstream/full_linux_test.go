@@ -62,7 +62,7 @@ func TestFullDisk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p := x.Item().(lane.Batch); p.Position.String() != strconv.Itoa(i) || p.NumRows() != 20_000 {
+		if p := batchIn(x); p.Position.String() != strconv.Itoa(i) || p.NumRows() != 20_000 {
 			t.Errorf("received %s, want %d", p.Position, i)
 		}
 		if err := x.Ack(); err != nil {

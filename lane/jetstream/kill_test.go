@@ -135,7 +135,7 @@ func (w *worker) release(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // a test
 	for {
 		select {
 		case <-w.d.Moved():
@@ -162,7 +162,7 @@ func (w *worker) deliver(ctx context.Context, sink string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // a test
 	c, err := w.d.Lane(sink)
 	if err != nil {
 		return err
@@ -307,7 +307,7 @@ func checkFile(t *testing.T, path string, end int, repeats bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // a test
 	next, number, again := 1, uint64(0), 0
 	for s := bufio.NewScanner(f); s.Scan(); {
 		var n uint64

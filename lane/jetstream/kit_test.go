@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 
 // inside is the stream on a server of its own, in a folder.
 func inside(t *testing.T) lanetest.Kit {
+	t.Helper()
 	n := 0
 	dir := t.TempDir()
 	var c jetstream.Config

@@ -11,7 +11,6 @@ import (
 
 	js "github.com/nats-io/nats.go/jetstream"
 
-	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/lane"
 )
 
@@ -77,7 +76,7 @@ func removeFolder(c Config, pipeline string) error {
 	}
 	err = errors.Join(emptyFolder(dir), lock.Close(), os.RemoveAll(dir))
 	if err != nil {
-		return trouble(connector.ClassPermanent, "removing the lanes in "+dir, err)
+		return trouble("removing the lanes in "+dir, err)
 	}
 	return nil
 }
@@ -131,7 +130,7 @@ func exists(dir, pipeline string) (bool, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	case err != nil:
-		return false, trouble(connector.ClassPermanent, "looking for the lanes", fmt.Errorf("in %s: %w", dir, err))
+		return false, trouble("looking for the lanes", fmt.Errorf("in %s: %w", dir, err))
 	}
 	return true, nil
 }

@@ -45,7 +45,7 @@ type inside struct {
 func startInside(c Config, pipeline string) (*inside, error) {
 	dir := folder(c.Dir, pipeline)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, trouble(connector.ClassPermanent, "making the folder of the lanes", err)
+		return nil, trouble("making the folder of the lanes", err)
 	}
 	lock, err := lockFolder(dir)
 	if err != nil {
@@ -56,7 +56,7 @@ func startInside(c Config, pipeline string) (*inside, error) {
 		JetStream: true, StoreDir: dir, SyncAlways: true, JetStreamMaxStore: noLimit, JetStreamMaxMemory: noteMemory,
 	})
 	if err != nil {
-		return nil, errors.Join(trouble(connector.ClassPermanent, "starting JetStream in "+dir, err), lock.Close())
+		return nil, errors.Join(trouble("starting JetStream in "+dir, err), lock.Close())
 	}
 	log := newServerLog(c.Log)
 	s.SetLoggerV2(log, false, false, false)
@@ -68,7 +68,7 @@ func startInside(c Config, pipeline string) (*inside, error) {
 		if why == "" {
 			why = "it did not become ready"
 		}
-		return nil, errors.Join(trouble(connector.ClassPermanent, "starting JetStream in "+dir, errors.New(why)), lock.Close())
+		return nil, errors.Join(trouble("starting JetStream in "+dir, errors.New(why)), lock.Close())
 	}
 	return &inside{dir, s, log, lock}, nil
 }
@@ -92,7 +92,7 @@ func lockFolder(dir string) (*os.File, error) {
 	path := filepath.Join(dir, lockName)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, trouble(connector.ClassPermanent, "opening the lanes in "+dir, err)
+		return nil, trouble("opening the lanes in "+dir, err)
 	}
 	err = tryLock(f)
 	if errors.Is(err, errLocked) {
@@ -109,7 +109,7 @@ func lockFolder(dir string) (*os.File, error) {
 		err = errors.Join(f.Truncate(0), writePID(f))
 	}
 	if err != nil {
-		return nil, errors.Join(trouble(connector.ClassPermanent, "locking the lanes in "+dir, err), f.Close())
+		return nil, errors.Join(trouble("locking the lanes in "+dir, err), f.Close())
 	}
 	return f, nil
 }
@@ -120,6 +120,6 @@ func writePID(f *os.File) error {
 }
 
 // trouble is an error with what was being done.
-func trouble(class connector.Class, doing string, err error) error {
-	return &connector.Error{Class: class, Code: "lanes.storage", Doing: doing, Err: err}
+func trouble(doing string, err error) error {
+	return &connector.Error{Class: connector.ClassPermanent, Code: "lanes.storage", Doing: doing, Err: err}
 }

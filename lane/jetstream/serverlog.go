@@ -20,7 +20,9 @@ type serverLog struct {
 	newest string // the last error
 }
 
-func newServerLog(log *slog.Logger) *serverLog { return &serverLog{log: log, stopped: make(chan struct{})} }
+func newServerLog(log *slog.Logger) *serverLog {
+	return &serverLog{log: log, stopped: make(chan struct{})}
+}
 
 var _ server.Logger = (*serverLog)(nil)
 
@@ -43,7 +45,8 @@ func (l *serverLog) dead() bool {
 // unwritable recognizes what the server says when a write has failed: it then leaves publications without an answer until it is started
 // anew. Were it not recognized, the wait for the answer would end a little later.
 func unwritable(text string) bool {
-	return strings.Contains(text, "write error") || strings.Contains(text, "failed to store a msg") || strings.Contains(text, "will be DISABLED")
+	return strings.Contains(text, "write error") || strings.Contains(text, "failed to store a msg") ||
+		strings.Contains(text, "will be DISABLED")
 }
 
 func (l *serverLog) say(level slog.Level, format string, v ...any) {

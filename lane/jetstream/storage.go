@@ -37,9 +37,9 @@ type storage struct {
 	key     string
 	limit   int
 	stopped <-chan struct{} // closed when the server inside can't write any more; nil: it is not inside
-	written syncedDir     // of the stream, where the server is inside
-	noted   syncedDir     // of the notes, likewise
-	done    chan struct{} // closed by Close
+	written syncedDir       // of the stream, where the server is inside
+	noted   syncedDir       // of the notes, likewise
+	done    chan struct{}   // closed by Close
 	once    sync.Once
 	flying  sync.WaitGroup
 }
@@ -54,7 +54,9 @@ func connect(ctx context.Context, c Config, pipeline string) (s *storage, err er
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	opts := []nats.Option{nats.Name("leat lanes of " + pipeline), nats.Timeout(callWait), nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond)}
+	opts := []nats.Option{
+		nats.Name("leat lanes of " + pipeline), nats.Timeout(callWait), nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond),
+	}
 	addr := c.URL.Reveal()
 	if c.Dir != "" {
 		s.where = "the lanes in " + folder(c.Dir, pipeline)
@@ -72,7 +74,10 @@ func connect(ctx context.Context, c Config, pipeline string) (s *storage, err er
 	if s.conn, err = nats.Connect(addr, opts...); err != nil {
 		return s, s.failed("reaching", err)
 	}
-	if s.js, err = js.New(s.conn, js.WithPublishAsyncMaxPending(maxFlying), js.WithPublishAsyncTimeout(callWait), js.WithDefaultTimeout(callWait)); err != nil {
+	s.js, err = js.New(
+		s.conn, js.WithPublishAsyncMaxPending(maxFlying), js.WithPublishAsyncTimeout(callWait), js.WithDefaultTimeout(callWait),
+	)
+	if err != nil {
 		return s, s.failed("reaching", err)
 	}
 	s.limit = int(s.conn.MaxPayload()) - headerRoom
@@ -116,7 +121,8 @@ func (s *storage) ensure(ctx context.Context, replicas int) error {
 	s.notes, err = s.js.KeyValue(ctx, bucket)
 	if errors.Is(err, js.ErrBucketNotFound) {
 		s.notes, err = s.js.CreateOrUpdateKeyValue(ctx, js.KeyValueConfig{
-			Bucket: bucket, Description: "leat: how far the lanes of each pipeline are", History: 1, Storage: js.FileStorage, Replicas: max(replicas, 1),
+			Bucket: bucket, Description: "leat: how far the lanes of each pipeline are", History: 1,
+			Storage: js.FileStorage, Replicas: max(replicas, 1),
 		})
 	}
 	if err != nil {
@@ -156,7 +162,7 @@ func (s *storage) check(c js.StreamConfig) error {
 	case c.DenyPurge || c.Sealed || c.Mirror != nil:
 		wrong = "nothing can be written to it, or removed from it"
 	case len(c.Subjects) != 1 || c.Subjects[0] != s.subject || len(c.Sources) > 0:
-		wrong = fmt.Sprintf("it takes other messages: it needs the one subject %s", s.subject)
+		wrong = "it takes other messages: it needs the one subject " + s.subject
 	}
 	if wrong == "" {
 		if c.MaxMsgSize > 0 {
@@ -364,6 +370,7 @@ func (s *storage) failed(doing string, err error) error {
 		case errNoSpace, errStreamFull, errStreamFullBytes, js.JSErrCodeJetStreamNotEnabled, errWriteFailed:
 			out.Code, out.Err = "lanes.full", fmt.Errorf("%w: %w", lane.ErrNoRoom, err)
 			out.Hint = "see that there is room on the disk of the lanes, and within the limits of the server"
+		default:
 		}
 	}
 	switch {
@@ -373,7 +380,8 @@ func (s *storage) failed(doing string, err error) error {
 	case errors.Is(err, js.ErrStreamNotFound), errors.Is(err, js.ErrBucketNotFound), errors.Is(err, js.ErrKeyDeleted):
 		out.Class, out.Code = connector.ClassPosition, "lanes.missing"
 		out.Hint = "what the lanes held was removed: start over with: leat state reset"
-	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrPermissionViolation), errors.Is(err, js.ErrJetStreamNotEnabledForAccount):
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrPermissionViolation),
+		errors.Is(err, js.ErrJetStreamNotEnabledForAccount):
 		out.Class, out.Code = connector.ClassConfig, "lanes.auth"
 	}
 	return out

@@ -77,7 +77,7 @@ type call[T any] struct {
 }
 
 func start[T any](f func(context.Context) (T, error)) *call[T] {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:gosec // whoever has the call may end it
 	c := &call[T]{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
@@ -321,13 +321,12 @@ func ledgerAt(position string) string {
 	return `{"at":` + position + "}"
 }
 
-var numbers = arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
-
 func batchOf(rows, id int) *record.Batch {
 	b := array.NewInt64Builder(memory.DefaultAllocator)
 	for i := range rows {
 		b.Append(int64(id*1000 + i))
 	}
+	numbers := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
 	return &record.Batch{Rows: array.NewRecordBatch(numbers, []arrow.Array{b.NewArray()}, int64(rows))}
 }
 
@@ -378,7 +377,8 @@ func (m *machine) Publish(t *rapid.T) {
 
 // PublishTo is a chunk of a snapshot for some lanes.
 func (m *machine) PublishTo(t *rapid.T) {
-	lanes := rapid.SliceOfNDistinct(rapid.SampledFrom(m.lanes), 1, len(m.lanes), func(l *modelLane) string { return l.sink }).Draw(t, "lanes")
+	name := func(l *modelLane) string { return l.sink }
+	lanes := rapid.SliceOfNDistinct(rapid.SampledFrom(m.lanes), 1, len(m.lanes), name).Draw(t, "lanes")
 	id := m.nextID()
 	m.publish(t, lanes, batchOf(rapid.IntRange(1, 40).Draw(t, "rows"), id))
 }

@@ -13,7 +13,7 @@ import (
 // Requests draws what is asked, served, lost and asked again: each request is served in full after it was asked, or still waits; equal
 // ones coalesce, so that no more wait than there are sinks.
 //
-// clause W13
+// It proves clause W13.
 func Requests(t *testing.T, k Kit) {
 	t.Helper()
 	k.run(t, func(t *rapid.T) {

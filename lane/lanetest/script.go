@@ -138,9 +138,10 @@ func (s *script) run(command string, out *strings.Builder) {
 func (s *script) command(ctx context.Context, word string, args []string) (answer string, err error) {
 	switch word {
 	case "stream":
-		return "", s.open(args)
+		s.open(args)
+		return "", nil
 	case "publish":
-		it, to := s.item(args)
+		it, to := itemOf(args)
 		s.items++
 		it.Size = int64(s.items)
 		return nameOf(it), s.m.Publish(ctx, it, to...)
@@ -179,12 +180,11 @@ func (s *script) command(ctx context.Context, word string, args []string) (answe
 	return "", errors.New("unknown command")
 }
 
-func (s *script) open(args []string) error {
+func (s *script) open(args []string) {
 	s.finish()
 	s.items, s.spec = 0, lane.Spec{Pipeline: "p", Run: "r"}
 	s.settings(args)
 	s.m, s.finish = s.kit.Open(s.t, s.spec)
-	return nil
 }
 
 // settings reads the names of sinks, and items=N, bytes=N, untracked=SINK, anew=SINK, run=ID, quota=BYTES, age=DURATION, detach=true.
@@ -266,7 +266,7 @@ func (s *script) durable(word string, args []string) (string, error) {
 }
 
 // item makes what the arguments say: at=POSITION, bytes=N, to=SINK, complete=DATASET.
-func (s *script) item(args []string) (lane.Batch, []string) {
+func itemOf(args []string) (lane.Batch, []string) {
 	b := &record.Batch{Changes: 1}
 	var to []string
 	for _, a := range args {

@@ -33,7 +33,7 @@ func attached(t TB, s lane.Stream, sink string) lane.Consumer[lane.Item] {
 
 // Concurrent lets many goroutines work at a time: every lane still gets everything, in order, and it adds up.
 //
-// clauses W1, W6, W9, W10, W16
+// It proves clauses W1, W6, W9, W10, W16.
 func Concurrent(t *testing.T, k Kit) {
 	t.Helper()
 	const items = 500
@@ -126,10 +126,11 @@ func consume(ctx context.Context, m lane.Stream, sink string, items int) error {
 
 // CloseEndsAll checks that a closed stream ends every consumer, waiting or not, and refuses publications.
 //
-// clause W11
+// It proves clause W11.
 func CloseEndsAll(t *testing.T, k Kit) {
 	t.Helper()
 	k.bubble(t, func(t *testing.T) {
+		t.Helper()
 		m, finish := k.Open(t, lane.Spec{Pipeline: "p", Run: "r", Sinks: []string{"a", "b"}})
 		defer finish()
 		a, b := start(attached(t, m, "a").Receive), attached(t, m, "b")

@@ -153,7 +153,9 @@ func ReadPrefix(e []byte) (Prefix, []byte, error) {
 		return Prefix{}, nil, errors.New("its checksum is wrong")
 	}
 	p := Prefix{
-		Epoch: binary.LittleEndian.Uint64(e[8:]), Part: int(binary.LittleEndian.Uint32(e[16:])), Parts: int(binary.LittleEndian.Uint32(e[20:])),
+		Epoch: binary.LittleEndian.Uint64(e[8:]),
+		Part:  int(binary.LittleEndian.Uint32(e[16:])),
+		Parts: int(binary.LittleEndian.Uint32(e[20:])),
 	}
 	if p.Part >= p.Parts {
 		return Prefix{}, nil, fmt.Errorf("it is part %d of %d", p.Part+1, p.Parts)
