@@ -168,7 +168,7 @@ func (f *followed) settle(ctx context.Context) error {
 // TestFollow follows databases that change, through random crashes, faults and stalls: every change reaches every lane once and in
 // order, and at rest every sink equals the table.
 //
-// clauses E1, E2, E5, E8, E9, E11, S21, W7, W13, case C041, case C042, case C044, case C048, case C059, case C060, case C063.
+// clauses E1, E2, E4, E5, E8, E9, E10, E11, S21, W7, W13, W14, W15, case C041, case C042, case C044, case C048, case C059, case C060, case C063.
 func TestFollow(t *testing.T) {
 	for seed := range seeds(t) {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
