@@ -16,6 +16,8 @@
 //   - frontiers and the watermark never go back, and never pass an item that is not acknowledged;
 //   - a publication is in all its lanes or, when it was cancelled, in none.
 //
-// [Memory] is the lane for one process: its queues are lost with it, and when one of them is full the reader waits, so a sink that
-// stands still holds up the others once its own queue is full. A durable lane lifts that; it has the same interface.
+// [Memory] is the stream for one process: its queues are lost with it, and when one of them is full the reader waits, so a sink that
+// stands still holds up the others once its own queue is full. [Open] lifts that: a [Durable] stream stands on a [Storage], an append-only
+// log with a small note; what is stored there waits for each sink as long as that takes, or its quota allows. Package lane/jetstream is a
+// storage; lane/lanetest has one in memory, whose crashes a test decides, and the tests that all streams pass. Clause W14.
 package lane

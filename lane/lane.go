@@ -162,7 +162,7 @@ type Durable interface { //nolint:interfacebloat // one stream with one owner: n
 	Found(sink string) (Found, error)
 	// Covered says that the sink has everything up to and with the item of this number, which is acknowledged. False: the lane has
 	// acknowledged more than that, so the sink was put back to an older state. It is called before a consumer is attached.
-	// Errors: ErrUnknownSink, ErrDetached.
+	// Errors: ErrUnknownSink, ErrDetached; class ClassPosition where the lanes never had so much.
 	Covered(sink string, number uint64) (bool, error)
 	// Attach lets a detached lane take again what is published from now on. Error: ErrUnknownSink.
 	Attach(sink string) error
@@ -182,7 +182,7 @@ const (
 	Detached              // it was let go, see ErrDetached
 )
 
-// Holding is what a durable lane holds: items that are stored and not acknowledged.
+// Holding is what a durable lane holds: items that are stored, or about to be, and not acknowledged. Its bytes are those on disk.
 type Holding struct {
 	Count
 	Oldest   time.Time // when the oldest of them was published; zero: none
