@@ -288,3 +288,187 @@ func addUp(t *testing.T, seed uint64) {
 		f.db.Settle()
 	}
 }
+
+// watched is a sink whose writes are looked at before they happen.
+type watched struct {
+	connector.SinkConfig
+	look func()
+}
+
+func (c watched) Open(env connector.Env) (connector.Sink, error) {
+	s, err := c.SinkConfig.Open(env)
+	return watchedWrites{s, c.look}, err
+}
+
+type watchedWrites struct {
+	connector.Sink
+	look func()
+}
+
+func (s watchedWrites) Unwrap() any { return s.Sink }
+
+func (s watchedWrites) Write(ctx context.Context, b *record.Batch) error {
+	s.look()
+	return s.Sink.Write(ctx, b)
+}
+
+// Before a two-phase sink gets the first row of an epoch, it is saved that there will be that epoch, and that it is not decided.
+//
+// clause E4.
+func TestIntentComesFirst(t *testing.T) {
+	for seed := range uint64(10) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFollowed(seed, true)
+			f.plan.Commit.Bytes = 500
+			sink := f.sinks[0]
+			sink.TwoPhase = true
+			writes := 0
+			f.plan.Sinks[0].Config = watched{sink, func() {
+				writes++
+				f.Look(func() {
+					e := f.store.Record.Lanes[sink.Name].Epoch
+					if e == nil || e.Decided || (sink.Has && e.Number <= sink.Progress.Epoch) {
+						t.Errorf("a row of the epoch behind %d is written, and %+v is saved", sink.Progress.Epoch, e)
+					}
+				})
+			}}
+			err := f.settle(t.Context())
+			if err == nil {
+				err = f.check()
+			}
+			if err != nil || writes == 0 || sink.Progress.Epoch < 3 {
+				t.Errorf("%d writes, epoch %d: %v", writes, sink.Progress.Epoch, err)
+			}
+		})
+	}
+}
+
+// A two-phase sink that has less than what was decided was restored or emptied: that is said, and nothing is written.
+//
+// clauses E4, S4.
+func TestTwoPhaseSinkIsEmptied(t *testing.T) {
+	for _, durable := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFollowed(7, true)
+			f.sinks[0].TwoPhase = true
+			if durable {
+				f.keepLanes()
+			}
+			if err := f.settle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			empty := sim.NewTableSink(f.World, f.db, f.sinks[0].Name, true)
+			f.sinks[0].Durable, f.sinks[0].Progress, f.sinks[0].Has = empty.Durable, record.Progress{}, false
+			events := len(f.Events())
+			for range 20 {
+				f.db.Commit()
+			}
+			f.db.Settle()
+			_, err := f.run(t.Context())
+			if known, ok := errors.AsType[*connector.Error](err); !ok || known.Class != connector.ClassPosition || known.Hint == "" {
+				t.Errorf("durable lanes %t: %v", durable, err)
+			}
+			for _, e := range f.Events()[events:] {
+				if e.Who == f.sinks[0].Name && (e.What == "write" || e.What == "prepare") {
+					t.Errorf("durable lanes %t: %s", durable, e)
+				}
+			}
+		})
+	}
+}
+
+// answering is durable lanes that look whether a request is acknowledged only once its answer is in the lane that asked.
+type answering struct {
+	lane.Durable
+	mu    *sync.Mutex
+	marks map[string]int // that a snapshot is complete, by sink
+	early *int           // requests that were acknowledged too early
+	acked *int
+}
+
+func (a answering) Publish(ctx context.Context, it lane.Item, to ...string) error {
+	err := a.Durable.Publish(ctx, it, to...)
+	if _, mark := it.(lane.SnapshotComplete); mark && err == nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		for _, sink := range to {
+			a.marks[sink]++
+		}
+	}
+	return err
+}
+
+func (a answering) Requests() (lane.Consumer[lane.Request], error) {
+	c, err := a.Durable.Requests()
+	return answeringConsumer{c, a}, err
+}
+
+type answeringConsumer struct {
+	lane.Consumer[lane.Request]
+	a answering
+}
+
+func (c answeringConsumer) Receive(ctx context.Context) (lane.Delivery[lane.Request], error) {
+	d, err := c.Consumer.Receive(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.a.mu.Lock()
+	defer c.a.mu.Unlock()
+	return answeringDelivery{d, c.a, c.a.marks[d.Item().Sink]}, nil
+}
+
+type answeringDelivery struct {
+	lane.Delivery[lane.Request]
+	a      answering
+	before int
+}
+
+func (d answeringDelivery) Ack() error {
+	d.a.mu.Lock()
+	*d.a.acked++
+	if d.a.marks[d.Item().Sink] == d.before {
+		*d.a.early++
+	}
+	d.a.mu.Unlock()
+	return d.Delivery.Ack()
+}
+
+// A sink whose lane was let go asks to be filled; that request is acknowledged only once the mark that ends its snapshot was published
+// into its lane, so that a crash in between finds it again.
+//
+// clause W13.
+func TestRequestsAreAnsweredFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollowed(43, true, true)
+		f.keepLanes()
+		f.plan.Lanes.Quota = lane.Quota{Bytes: 40_000, Detach: true}
+		a := answering{mu: &sync.Mutex{}, marks: map[string]int{}, early: new(int), acked: new(int)}
+		deps := f.deps()
+		deps.Control = engine.NewControl()
+		deps.DurableLanes = func(ctx context.Context, s lane.Spec) (lane.Durable, error) {
+			d, err := f.lanes.Open(ctx, s)
+			a.Durable = d
+			return a, err
+		}
+		f.plan.Once = false
+		f.src.Writes = 10
+		done := make(chan error, 1)
+		go func() { _, err := engine.Run(context.Background(), f.plan, deps); done <- err }()
+		time.Sleep(time.Minute)
+		f.Look(func() { f.sinks[1].Broken = errors.New("out of order") })
+		f.write(1000, 10*time.Minute)
+		f.Look(func() { f.sinks[1].Broken = nil })
+		f.write(20, 5*time.Minute)
+		deps.Control.Stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if *a.acked == 0 || *a.early > 0 {
+			t.Errorf("%d requests were acknowledged, %d before they were answered", *a.acked, *a.early)
+		}
+		if err := f.check(); err != nil {
+			t.Error(err)
+		}
+	})
+}
