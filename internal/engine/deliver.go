@@ -399,7 +399,11 @@ const maxHeld = 256
 func (d *deliverer) take(ctx context.Context, del lane.Delivery[lane.Item]) error {
 	b, ok := del.Item().(lane.Batch)
 	if !ok {
-		return del.Ack() // a snapshot is complete: the ledger of the next position says so, too
+		if d.g.durable == nil {
+			return del.Ack() // a snapshot is complete: the ledger of the next position says so, too
+		}
+		d.held = append(d.held, del) // no item is acknowledged that the sink's progress does not cover
+		return nil
 	}
 	over, err := d.skipper.over(b.Position, b.Ledger)
 	if err != nil {
