@@ -3,6 +3,7 @@ package connector
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/leatdata/leat/record"
 )
@@ -81,6 +82,14 @@ type (
 	Evolver interface {
 		Evolve(ctx context.Context, from, to *record.Schema) error
 	}
+	// EncodedSink takes rows in a source's own encoding, record.Batch.Encoded, in modes Append and Replace. A Write of such a batch that
+	// needs single rows after all (the target refused one, or is no longer what it was) writes nothing of it and returns an error with
+	// ErrNeedsRows in its tree: the engine comes again with the same rows decoded.
+	EncodedSink interface {
+		// TakesEncoding says why rows of the schema in this format have to be decoded, in words; empty: they can be written as they are.
+		// It is asked before Start, as Mapper.Map is, and changes nothing.
+		TakesEncoding(ctx context.Context, s *record.Schema, format string) (why string, err error)
+	}
 	// RowRejecter promises that Write reports refused rows as *RowErrors and writes the others.
 	RowRejecter interface {
 		RejectsRows()
@@ -95,3 +104,6 @@ type (
 		Readback(dataset string) (SourceConfig, error)
 	}
 )
+
+// ErrNeedsRows says that a batch of an EncodedSink can't be written without decoding it.
+var ErrNeedsRows = errors.New("the rows have to be decoded")

@@ -40,6 +40,7 @@ type SourceStart struct {
 	Datasets  []string          // resolved selection; empty: all that the configuration selects
 	Splits    []Split           // empty: the whole
 	Cuts      []record.Position // a batch must end exactly at each of these that lies ahead, so that a lane can skip what it has
+	Encoded   []string          // of an EncodedSource: datasets whose rows are to come in its own encoding
 }
 
 // Source reads batches. Methods are never called concurrently. A value is one generation: after an error or a cancelled call it is
@@ -154,6 +155,13 @@ type (
 	// Splitter lists independent parts with stable ids; target is a hint of how many.
 	Splitter interface {
 		Splits(ctx context.Context, target int) ([]Split, error)
+	}
+	// EncodedSource can hand out rows in its own encoding, as it gets them: batches of the datasets of SourceStart.Encoded have
+	// record.Batch.Encoded instead of Rows. All else about them is the same: order, chunks, positions and sizes.
+	EncodedSource interface {
+		// Encoding returns record.Encoded.Format of a dataset, or else why its rows have to be decoded, in words. It is called after
+		// Discover and before Start.
+		Encoding(ctx context.Context, dataset string) (format, why string, err error)
 	}
 	// Checker looks for what would go wrong, with the fix of each. It changes nothing and consumes nothing. Sinks have it too.
 	Checker interface {

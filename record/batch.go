@@ -22,6 +22,7 @@ type Batch struct {
 	Schema    *Schema
 	Truncate  bool              // empty the dataset before the rows
 	Rows      arrow.RecordBatch // one row per change: the image after it (Delete: before it); nil: no rows
+	Encoded   *Encoded          // the rows in the source's own encoding, instead of Rows: all are inserts; nil: they are in Rows
 	Ops       []Op              // nil: all Insert
 	Old       arrow.RecordBatch // nil, or same row count: the image before, null where unknown
 	Unchanged map[int][]uint64  // column -> bitmap of rows whose value the source did not send
@@ -85,6 +86,9 @@ func (r Reject) Error() string {
 
 // NumRows returns the number of rows; a batch without rows has 0.
 func (b *Batch) NumRows() int {
+	if b.Encoded != nil {
+		return b.Encoded.NumRows()
+	}
 	if b.Rows == nil {
 		return 0
 	}
@@ -102,6 +106,9 @@ func (b *Batch) Op(i int) Op {
 // Bytes returns how much memory the rows keep alive, in bytes: what queues are bounded by.
 func (b *Batch) Bytes() int64 {
 	n := int64(256)
+	if b.Encoded != nil {
+		n += b.Encoded.bytes()
+	}
 	for _, rb := range []arrow.RecordBatch{b.Rows, b.Old} {
 		if rb == nil {
 			continue
@@ -117,8 +124,11 @@ func (b *Batch) Bytes() int64 {
 }
 
 // Keep returns a batch with only the rows i for which keep(i) is true, in order; all else stays. It returns b itself where every
-// row is kept.
+// row is kept. Rows in a source's own encoding are an error: see Decoded.
 func (b *Batch) Keep(keep func(i int) bool) (*Batch, error) {
+	if b.Encoded != nil {
+		return nil, errEncoded
+	}
 	var runs [][2]int64 // half-open
 	n := b.NumRows()
 	kept := 0

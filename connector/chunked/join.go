@@ -14,14 +14,23 @@ import (
 func Join(batches []*record.Batch) (*record.Batch, error) {
 	last := batches[len(batches)-1]
 	out := *last
-	out.Rejects, out.Size, out.Chunk = nil, 0, nil
+	out.Rejects, out.Size, out.Chunk, out.Encoded = nil, 0, nil, nil
 	var parts []arrow.RecordBatch
+	var encoded []*record.Encoded
 	for _, b := range batches {
 		out.Rejects = append(out.Rejects, b.Rejects...)
 		out.Size += b.Size
-		if b.NumRows() > 0 {
+		switch {
+		case b.NumRows() == 0:
+		case b.Encoded != nil:
+			encoded = append(encoded, b.Encoded)
+		default:
 			parts = append(parts, b.Rows)
 		}
+	}
+	if len(encoded) > 0 { // then all are: it holds for a dataset
+		out.Encoded = record.JoinEncoded(encoded)
+		return &out, nil
 	}
 	if len(parts) == 0 {
 		return &out, nil

@@ -297,7 +297,11 @@ func Split(b *record.Batch, want connector.Limit) (head, rest *record.Batch) {
 		return b, nil
 	}
 	first, tail := *b, *b
-	first.Rows, tail.Rows = b.Rows.NewSlice(0, int64(n)), b.Rows.NewSlice(int64(n), b.Rows.NumRows())
+	if b.Encoded != nil {
+		first.Encoded, tail.Encoded = b.Encoded.Slice(0, n), b.Encoded.Slice(n, b.NumRows())
+	} else {
+		first.Rows, tail.Rows = b.Rows.NewSlice(0, int64(n)), b.Rows.NewSlice(int64(n), b.Rows.NumRows())
+	}
 	first.Position, first.Size = record.Position{}, b.Size*int64(n)/int64(b.NumRows())
 	tail.Rejects, tail.Size = nil, b.Size-first.Size
 	return &first, &tail

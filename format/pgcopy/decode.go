@@ -85,11 +85,11 @@ func (d *Decoder) Write(p []byte) (int, error) {
 // consume decodes whole rows and returns what is left.
 func (d *Decoder) consume(p []byte) ([]byte, error) {
 	if !d.header {
-		rest, err := d.readHeader(p)
+		rest, err := skipHeader(p)
 		if err != nil {
 			return p, err
 		}
-		p = rest
+		p, d.header = rest, true
 	}
 	for len(p) > 0 {
 		if d.trailer {
@@ -109,7 +109,8 @@ func (d *Decoder) consume(p []byte) ([]byte, error) {
 	return nil, nil
 }
 
-func (d *Decoder) readHeader(p []byte) ([]byte, error) {
+// skipHeader returns what is behind the header of a binary COPY.
+func skipHeader(p []byte) ([]byte, error) {
 	if len(p) < headerLength {
 		return p, errPartial
 	}
@@ -123,7 +124,6 @@ func (d *Decoder) readHeader(p []byte) ([]byte, error) {
 	if uint64(len(p)-headerLength) < uint64(extension) {
 		return p, errPartial
 	}
-	d.header = true
 	return p[headerLength+int(extension):], nil
 }
 
