@@ -3,7 +3,9 @@
 // # Source
 //
 // A [Source] reads tables, views or one query, all columns or some, with every value exact (see [TypeRules]). Values travel in the
-// binary COPY format; types without a binary form that is known here travel as the text of their own output function.
+// binary COPY format; types without a binary form that is known here travel as the text of their own output function. Between two
+// servers whose tables have the very same built-in types, and with nothing in between that looks at rows, the server's bytes are passed
+// on as they are: then even values that columns of other systems can't hold arrive, such as NaN in a numeric(12,2).
 //
 // Tables with a key are cut into chunks by walking the key's index: any type that the server can order will do. Each chunk is read in
 // one short REPEATABLE READ transaction of its own, several at a time, and a position stands behind each. Rows that change while

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -44,7 +45,9 @@ type sourceTable struct {
 	rows    int64
 	bytes   int64
 	pages   int64
-	utf8    bool // the server does not vouch for UTF-8
+	utf8    bool   // the server does not vouch for UTF-8
+	format  string // of rows as the server sends them; empty: they have to be decoded
+	decoded string // why
 
 	identity byte     // of a table that is followed: pg_class.relreplident
 	asOf     uint64   // how new what is known of a table is that is followed
@@ -102,6 +105,7 @@ func (s *Source) resolve(ctx context.Context, only string) ([]*sourceTable, erro
 	}
 	for _, t := range tables {
 		t.utf8 = unchecked(pg)
+		t.format, t.decoded = t.encoding(majorVersion(pg.ParameterStatus("server_version")))
 		if t.mode == byBlock && !hasTIDRanges(pg.ParameterStatus("server_version")) {
 			t.mode = asWhole
 		}
@@ -113,10 +117,16 @@ func (s *Source) resolve(ctx context.Context, only string) ([]*sourceTable, erro
 }
 
 // hasTIDRanges reports whether the server reads a range of blocks without scanning the whole table.
-func hasTIDRanges(version string) bool {
+func hasTIDRanges(version string) bool { return majorVersion(version) >= tidRangeVersion/10_000 }
+
+// majorVersion reads the server's parameter server_version; one that is unknown is a new one.
+func majorVersion(version string) int {
 	major, _, _ := strings.Cut(version, ".")
 	n, err := strconv.Atoi(major)
-	return err != nil || n >= tidRangeVersion/10_000
+	if err != nil {
+		return math.MaxInt
+	}
+	return n
 }
 
 // catalogPath makes the catalogue print type names with their schema.

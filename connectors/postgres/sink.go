@@ -62,6 +62,7 @@ var (
 	_ connector.Mapper        = (*Sink)(nil)
 	_ connector.Evolver       = (*Sink)(nil)
 	_ connector.RowRejecter   = (*Sink)(nil)
+	_ connector.EncodedSink   = (*Sink)(nil)
 	_ connector.Seeder        = (*Sink)(nil)
 	_ connector.Readback      = (*Sink)(nil)
 	_ connector.Checker       = (*Sink)(nil)
@@ -159,6 +160,9 @@ func (s *Sink) Write(ctx context.Context, b *record.Batch) error {
 	bad, err := s.write(ctx, b)
 	if cap(s.buf) > maxKept {
 		s.buf = nil
+	}
+	if errors.Is(err, connector.ErrNeedsRows) {
+		return err // nothing was written, and they come again
 	}
 	if err != nil {
 		if _, known := errors.AsType[*connector.Error](err); !known {

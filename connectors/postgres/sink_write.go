@@ -90,9 +90,12 @@ func (s *Sink) applyCopy(ctx context.Context, l load, from, to int) error {
 	}
 	r := &rowsReader{rows: rows, b: b, at: from, to: to, bad: bad, buf: s.buf[:0]}
 	defer func() { s.buf = r.buf }()
-	sql := append(s.lead(d), fmt.Sprintf("COPY %s (%s) FROM STDIN (FORMAT binary)", d.target, idents(d.plan.names())))
-	err = s.db.copyFrom(ctx, strings.Join(sql, ";\n"), r)
-	return err
+	return s.db.copyFrom(ctx, strings.Join(append(s.lead(d), d.plan.copySQL(d.target)), ";\n"), r)
+}
+
+// copySQL appends the columns that are sent to a table.
+func (p *plan) copySQL(into relation) string {
+	return fmt.Sprintf("COPY %s (%s) FROM STDIN (FORMAT binary)", into, idents(p.names()))
 }
 
 // applyStaged appends rows from to to through the stage, where the server casts them, or fails as a whole.
@@ -233,6 +236,9 @@ func nthRow(from, to, n int, skipped rejects) int {
 func (s *Sink) writeRows(ctx context.Context, d *dataset, b *record.Batch) (rejects, error) {
 	bad := rejects{}
 	l := load{d: d, b: b, bad: bad}
+	if b.Encoded != nil {
+		return nil, s.writeEncoded(ctx, l)
+	}
 	all := span{to: b.NumRows()}
 	keyless := len(b.Schema.Key) == 0
 	switch {

@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/leatdata/leat/connector"
-	"github.com/leatdata/leat/format/pgcopy"
 	"github.com/leatdata/leat/record"
 )
 
@@ -161,7 +160,7 @@ func (s *Source) readChunk(ctx context.Context, pg *pgconn.PgConn, t *sourceTabl
 		r.where = append(r.where, conditionSQL(c.Where))
 	}
 	empty := true
-	d, err := pgcopy.NewDecoder(t.schema, t.types, pgcopy.DecoderOptions{CheckUTF8: t.utf8}, func(b *record.Batch) error {
+	d, err := s.rowsOf(t, func(b *record.Batch) error {
 		b.Chunk, empty = &c, false
 		s.advise(b)
 		return emit(b)

@@ -25,6 +25,7 @@ type Source struct {
 	joining joining // what the search for new tables knows
 
 	inner  connector.Source // reads what Start resolved: chunked, incremental or the stream
+	coded  []string         // datasets whose rows are handed out as the server sends them
 	ready  chan struct{}    // of a source that is followed: there may be something to read; capacity 1
 	closed bool
 
@@ -45,6 +46,8 @@ var (
 	_ connector.Notifier     = (*Source)(nil)
 
 	_ chunked.BoundedPlanner = (*Source)(nil)
+
+	_ connector.EncodedSource = (*Source)(nil)
 )
 
 func newSource(cfg *SourceConfig, env connector.Env) *Source {
@@ -70,6 +73,7 @@ func (s *Source) Start(ctx context.Context, start connector.SourceStart) error {
 			}
 		}
 	}
+	s.coded = start.Encoded
 	if s.cfg.Follow {
 		f := newStream(s)
 		s.inner = f

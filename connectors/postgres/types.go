@@ -66,6 +66,7 @@ type sourceColumn struct {
 
 	operators string // the schema of the type's operators, where that is not the server's own
 	send      string // the function that makes the binary form
+	sent      uint32 // the type behind its domains, whose binary form that is
 	asText    bool   // values travel as text although they could do otherwise
 }
 
@@ -82,7 +83,7 @@ func (ts serverTypes) carry(c *sourceColumn, o readOptions) error {
 	if err != nil {
 		return fmt.Errorf("column %q: %w", c.name, err)
 	}
-	c.expr, c.cast, c.operators, c.send = ident(c.name), t.sql, t.operators, t.send
+	c.expr, c.cast, c.operators, c.send, c.sent = ident(c.name), t.sql, t.operators, t.send, t.oid
 	switch o.as[c.name] {
 	case "text":
 		c.asText = true
