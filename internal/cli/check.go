@@ -181,7 +181,7 @@ func (s *session) printCheck(p *config.Pipeline, r engine.Report) error {
 			if len(d.Key) > 0 {
 				fmt.Fprintf(&b, ", key %s", strings.Join(d.Key, ", "))
 			}
-			b.WriteString("\n" + columnTable(d) + "\n")
+			b.WriteString("\n" + columnTable(d) + "\n" + encodingLine(d))
 		}
 	}
 	writeProbes(&b, byStatus(r.Probes))
@@ -208,6 +208,17 @@ func faults(r engine.Report) int64 {
 		}
 	}
 	return int64(n)
+}
+
+// encodingLine says whether rows are decoded on their way, where that is a question.
+func encodingLine(d engine.DatasetReport) string {
+	switch {
+	case d.Encoding != "":
+		return "rows are passed on as they come: nothing in between needs them decoded\n"
+	case d.WhyDecoded != "":
+		return "rows are decoded: " + d.WhyDecoded + "\n"
+	}
+	return ""
 }
 
 func columnTable(d engine.DatasetReport) string {
@@ -263,6 +274,9 @@ func checkJSON(r engine.Report) any {
 		Mode    string   `json:"mode"`
 		Key     []string `json:"key"`
 		Columns []column `json:"columns"`
+
+		Encoding   string `json:"encoding,omitempty"`
+		WhyDecoded string `json:"why_decoded,omitempty"`
 	}
 	type probe struct {
 		Where  string `json:"where"`
@@ -295,7 +309,10 @@ func checkJSON(r engine.Report) any {
 	}
 	for _, s := range r.Sinks {
 		for _, d := range s.Datasets {
-			ds := dataset{Sink: s.Name, Dataset: d.Dataset, Mode: s.Mode.String(), Key: append([]string{}, d.Key...), Columns: []column{}}
+			ds := dataset{
+				Sink: s.Name, Dataset: d.Dataset, Mode: s.Mode.String(), Key: append([]string{}, d.Key...), Columns: []column{},
+				Encoding: d.Encoding, WhyDecoded: d.WhyDecoded,
+			}
 			for _, c := range d.Columns {
 				ds.Columns = append(ds.Columns, column{c.Column, c.Type.String(), c.Native, c.Fidelity.String(), c.Policy.String(), c.Why})
 			}

@@ -18,12 +18,13 @@ type blueprint struct {
 	lanes    []map[string]*layout // for each sink, by dataset as the lane carries it
 	bySource map[string]string    // dataset of the source by dataset of the lane
 	errs     []map[string]error   // for each sink, datasets that it can't take at all
+	encoded  []string             // datasets to read in the source's own encoding
 	down     []error              // for each sink, why it could not be asked: its lane is durable, and waits for it
 }
 
 // plans discovers the datasets and works out how each goes into each sink. Problems are what stands against the plan; all are found
 // at once. One dataset of many that a sink can't take at all is no problem of the others (C064): it is left to fail alone.
-func (r *runner) plans(ctx context.Context, src connector.Source, v *value, ask []mapper) (*blueprint, []Problem, error) {
+func (r *runner) plans(ctx context.Context, src connector.Source, v *value, ask []asked) (*blueprint, []Problem, error) {
 	b := &blueprint{bySource: map[string]string{}, down: make([]error, len(r.plan.Sinks))}
 	for range r.plan.Sinks {
 		b.lanes = append(b.lanes, map[string]*layout{})
@@ -43,7 +44,7 @@ func (r *runner) plans(ctx context.Context, src connector.Source, v *value, ask 
 	problems := r.planDatasets(b)
 	for i, spec := range r.plan.Sinks {
 		for _, s := range b.schemas {
-			l, ps, err := newLayout(ctx, spec, r.offers[i], s, ask[i])
+			l, ps, err := newLayout(ctx, spec, r.offers[i], s, ask[i].maps)
 			switch {
 			case err != nil && connector.ClassOf(err) == connector.ClassTransient && r.waitsFor(spec.Name):
 				b.down[i], b.lanes[i], b.errs[i] = err, map[string]*layout{}, map[string]error{}
@@ -65,7 +66,7 @@ func (r *runner) plans(ctx context.Context, src connector.Source, v *value, ask 
 		problems = append(problems, r.collisions(b, i)...)
 		problems = append(problems, unusedPolicies(spec, b.lanes[i])...)
 	}
-	return b, problems, nil
+	return b, problems, r.encodings(ctx, b, endpoints{src, v, ask})
 }
 
 // waitsFor reports whether a sink that is not there has a durable lane that waits for it: it has worked before.

@@ -60,7 +60,7 @@ func (g *generation) check() (Report, error) {
 	if slices.ContainsFunc(report.Probes, func(p ProbeReport) bool { return p.Status == connector.Fail }) {
 		return report, nil // what is broken would break discovery as well, with a worse message
 	}
-	blue, problems, err := r.plans(ctx, g.src, g.srcValue, g.mappers())
+	blue, problems, err := r.plans(ctx, g.src, g.srcValue, g.asked())
 	if err != nil {
 		return report, err
 	}

@@ -114,7 +114,7 @@ func (g *generation) open() (start, error) {
 	if rec, _, err := r.load(ctx); err == nil && rec != nil {
 		r.before = *rec
 	}
-	blue, problems, err := r.plans(ctx, g.src, g.srcValue, g.mappers())
+	blue, problems, err := r.plans(ctx, g.src, g.srcValue, g.asked())
 	if err == nil {
 		err = problemsError(problems)
 	}
@@ -159,12 +159,19 @@ func (g *generation) openSource(ctx context.Context) error {
 	return nil
 }
 
-func (g *generation) mappers() []mapper {
-	ms := make([]mapper, len(g.lanes))
+// asked is an opened sink that is asked about datasets.
+type asked struct {
+	sink connector.Sink
+	v    *value
+	maps mapper
+}
+
+func (g *generation) asked() []asked {
+	as := make([]asked, len(g.lanes))
 	for i, d := range g.lanes {
-		ms[i] = mapperOf(d.sink, d.v)
+		as[i] = asked{d.sink, d.v, mapperOf(d.sink, d.v)}
 	}
-	return ms
+	return as
 }
 
 // mapperOf asks one opened sink.
@@ -295,13 +302,16 @@ func originOf(src connector.Source) func(context.Context) (record.Position, erro
 }
 
 func (g *generation) startSource(ctx context.Context, s start, c choice) error {
-	req := connector.SourceStart{From: s.from, Guarantee: g.r.admission.Reached, Datasets: g.blue.names, Cuts: s.cuts}
+	req := connector.SourceStart{
+		From: s.from, Guarantee: g.r.admission.Reached, Datasets: g.blue.names, Cuts: s.cuts, Encoded: g.blue.encoded,
+	}
 	if len(c.only) > 0 {
 		req.Datasets = g.blue.sourcesOf(c.only)
 	}
 	if err := req.Validate(); err != nil {
 		return err
 	}
+	g.tellEncodings()
 	if err := g.srcValue.call("start", func() error { return g.src.Start(ctx, req) }); err != nil {
 		return fmt.Errorf("source: %w", err)
 	}

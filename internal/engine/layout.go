@@ -18,6 +18,8 @@ type layout struct {
 	steps  []transform.Step
 	fit    *fitter // nil: the sink's transforms drop the dataset
 	report DatasetReport
+	// encoded: rows come in the source's own encoding, and go into the sink as they are
+	encoded bool
 }
 
 // mapper asks a sink how it will store a schema; nil where the sink stores everything as it comes.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -409,6 +410,9 @@ func (r *reader) validate(b *record.Batch) error {
 		r.checked[b.Schema] = true
 	}
 	n := b.NumRows()
+	if b.Encoded != nil && !r.asked(b) {
+		return fault("rows in an encoding that nobody asked for")
+	}
 	if b.Rows != nil && int(b.Rows.NumCols()) != b.Schema.Columns.NumFields() {
 		return fault("%d columns, and the schema has %d", b.Rows.NumCols(), b.Schema.Columns.NumFields())
 	}
@@ -419,6 +423,12 @@ func (r *reader) validate(b *record.Batch) error {
 		return fault("%d images before for %d rows", b.Old.NumRows(), n)
 	}
 	return r.oversize(b, n, fault)
+}
+
+// asked reports whether rows in the source's own encoding were asked for, and nothing comes with them that belongs to single rows.
+func (r *reader) asked(b *record.Batch) bool {
+	return slices.Contains(r.g.blue.encoded, b.Schema.Dataset) &&
+		b.Rows == nil && b.Ops == nil && b.Old == nil && b.Txns == nil && len(b.Rejects) == 0
 }
 
 // oversize enforces the hard limits of a replay unit that can't be cut.

@@ -61,6 +61,10 @@ type DatasetReport struct {
 	Schema  *record.Schema // as the sink will get it
 	Key     []string
 	Columns []ColumnReport
+	// Encoding names the source's own encoding, in which rows are passed on as they come; empty: they are decoded, and WhyDecoded says
+	// why, where source and sink both have an encoding of their own.
+	Encoding   string
+	WhyDecoded string
 }
 
 // ColumnReport is how one column will be stored.

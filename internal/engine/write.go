@@ -21,8 +21,21 @@ type datasetError struct {
 func (e *datasetError) Error() string { return e.err.Error() }
 func (e *datasetError) Unwrap() error { return e.err }
 
-// write brings one batch into the sink: transforms, schema changes, values, rows.
+// write brings one batch into the sink. Rows in the source's own encoding are decoded where they can't go in as they are.
 func (d *deliverer) write(ctx context.Context, b *record.Batch) error {
+	err := d.bring(ctx, b)
+	if b.Encoded == nil || !errors.Is(err, connector.ErrNeedsRows) {
+		return err
+	}
+	rows, err := b.Decoded()
+	if err != nil {
+		return d.wrap(err)
+	}
+	return d.bring(ctx, rows)
+}
+
+// bring takes a batch through all that the sink needs: transforms, schema changes, values, rows.
+func (d *deliverer) bring(ctx context.Context, b *record.Batch) error {
 	if b.Schema == nil {
 		return nil
 	}
@@ -35,6 +48,9 @@ func (d *deliverer) write(ctx context.Context, b *record.Batch) error {
 		return err
 	}
 	at, l := b.Position, in.layout
+	if b.Encoded != nil && !l.encoded { // the columns are no longer those of the plan
+		return connector.ErrNeedsRows
+	}
 	if in.frozen != nil && !sameSchema(in.in, b.Schema) {
 		if b, err = d.keepColumns(ctx, in.frozen, b); err != nil || b == nil {
 			return err
