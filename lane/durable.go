@@ -142,6 +142,10 @@ func (d *durable) Publish(ctx context.Context, it Item, to ...string) error {
 }
 
 func (d *durable) prepare(it Item, to []string) (*durablePublication, error) {
+	it, err := decoded(it)
+	if err != nil {
+		return nil, fmt.Errorf("publishing to the lanes of %s: %w", d.spec.Pipeline, err)
+	}
 	p := &durablePublication{accepted: accepted{item: it, lanes: d.lanes, at: markOf(it)}, done: make(chan struct{})}
 	if len(to) > 0 {
 		p.lanes = nil
@@ -173,12 +177,22 @@ func (d *durable) prepare(it Item, to []string) (*durablePublication, error) {
 	default:
 		return nil, errNothing
 	}
-	var err error
 	if p.frame, err = d.schemas.Encode(w, p.to); err != nil {
 		return nil, fmt.Errorf("publishing to the lanes of %s: %w", d.spec.Pipeline, err)
 	}
 	p.count, p.size = countOf(it), p.frame.Size()
 	return p, nil
+}
+
+// decoded returns an item whose rows are columns: how to decode a source's own encoding can't be stored.
+func decoded(it Item) (Item, error) {
+	b, ok := it.(Batch)
+	if !ok || b.Batch == nil || b.Encoded == nil {
+		return it, nil
+	}
+	var err error
+	b.Batch, err = b.Decoded()
+	return b, err //nolint:wrapcheck // says it all
 }
 
 var errNothing = errors.New("lane: publishing nothing")

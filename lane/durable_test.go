@@ -569,6 +569,34 @@ func TestHybrid(t *testing.T) {
 	})
 }
 
+// clause W12: rows in a source's own encoding are the same rows from memory and from the log: nobody there knows how to decode them.
+func TestEncodedRows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := mustOwn(t, lanetest.NewDisk(), lane.Spec{Pipeline: "p", Run: "r", Sinks: []string{"a"}, Options: lane.Options{Items: 1}})
+		rows := batchOf(3, 7)
+		b := &record.Batch{Schema: &record.Schema{Dataset: "d", Columns: rows.Rows.Schema()}, Encoded: &record.Encoded{
+			Format: "f", Data: []byte("abc"), Decode: func([]byte) (*record.Batch, error) { return rows, nil },
+		}}
+		for range 2 {
+			if err := d.Publish(t.Context(), lane.Batch{Batch: b}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		c := mustAttach(t, d, "a")
+		for i := range 2 {
+			got := batchIn(receive(t, c))
+			if got.NumRows() != 3 || got.Encoded != nil || string(got.RowJSON(2)) != string(rows.RowJSON(2)) {
+				t.Errorf("item %d: %v", i, got)
+			}
+		}
+		b.Encoded.Decode = func([]byte) (*record.Batch, error) { return nil, io.ErrUnexpectedEOF }
+		if err := d.Publish(t.Context(), lane.Batch{Batch: b}); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Error(err)
+		}
+	})
+}
+
 // What is missing, damaged or from another version is an error that says so, of class ClassPosition, and nothing is delivered in its place.
 func TestUnusable(t *testing.T) {
 	spec := lane.Spec{Pipeline: "p", Run: "r", Sinks: []string{"a"}, Options: lane.Options{Items: 1}}

@@ -157,6 +157,9 @@ func (s *Schemas) Encode(it Item, to []string) (*Frame, error) {
 }
 
 func (e *encoder) batch(b *record.Batch, ledger string) (err error) {
+	if b.Encoded != nil {
+		return errors.New("rows in a source's own encoding have to be decoded before")
+	}
 	m := &e.meta
 	m.Rows, m.Memory, m.Changes = int64(b.NumRows()), b.Bytes(), int64(b.Changes)
 	m.Truncate, m.Size, m.Position, m.Ledger = b.Truncate, b.Size, positionOf(b.Position), []byte(ledger)

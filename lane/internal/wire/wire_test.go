@@ -156,13 +156,16 @@ func TestRoundTrip(t *testing.T) {
 func TestEveryFieldIsFull(t *testing.T) {
 	b := full()
 	values := []any{*b, *b.Schema, b.Txns[0], b.Rejects[0], *b.Chunk, b.Position}
-	want := map[string]int{"Batch": 12, "Schema": 4, "Txn": 3, "Reject": 14, "Chunk": 6, "Position": 2}
+	want := map[string]int{"Batch": 13, "Schema": 4, "Txn": 3, "Reject": 14, "Chunk": 6, "Position": 2}
 	for _, v := range values {
 		r := reflect.ValueOf(v)
 		if n := want[r.Type().Name()]; r.NumField() != n {
 			t.Errorf("record.%s has %d fields, and %d are persisted", r.Type().Name(), r.NumField(), n)
 		}
 		for i := range r.NumField() {
+			if r.Type().Field(i).Name == "Encoded" {
+				continue // such batches are refused
+			}
 			if r.Field(i).IsZero() {
 				t.Errorf("%s.%s is not tested", r.Type(), r.Type().Field(i).Name)
 			}
