@@ -1,10 +1,12 @@
 package pgcopy
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/leatdata/leat/record"
 )
@@ -20,7 +22,6 @@ type Cutter struct {
 	buf     []byte // whole rows, and behind them an unfinished part of the stream
 	whole   int    // how much of buf are whole rows
 	ends    []int  // of these
-	last    int    // size of the last run
 }
 
 // NewCutter makes a cutter for rows of so many columns. emit gets the rows, without header and trailer, and where each of them ends; it
@@ -98,12 +99,11 @@ func (c *Cutter) row(p []byte) (int, error) {
 	return at, nil
 }
 
-// flush hands the whole rows over; what is behind them stays.
+// flush hands the whole rows over, in memory of their exact size; what is behind them stays.
 func (c *Cutter) flush() error {
-	rows, ends := c.buf[:c.whole:c.whole], c.ends
-	c.last = max(c.last, c.whole+c.whole/8)
-	c.buf = append(make([]byte, 0, max(c.last, len(c.buf)-c.whole)), c.buf[c.whole:]...)
-	c.ends, c.whole = make([]int, 0, len(ends)), 0
+	rows, ends := bytes.Clone(c.buf[:c.whole]), slices.Clone(c.ends)
+	c.buf = append(c.buf[:0], c.buf[c.whole:]...)
+	c.ends, c.whole = c.ends[:0], 0
 	return c.emit(rows, ends)
 }
 
