@@ -47,8 +47,11 @@ func (g *generation) checkpoint(ctx context.Context) error {
 		return nil // nothing before the end of the run may be called durable; or the source is not in order (S19)
 	}
 	at, ok := g.safe()
-	if !ok || at.Equal(g.saved) {
+	if !ok {
 		return nil
+	}
+	if at.Equal(g.saved) {
+		return g.saveFacts(ctx)
 	}
 	err := g.r.update(ctx, func(rec *state.Record) error {
 		rec.Progress.Position = at.Position
@@ -71,6 +74,20 @@ func (g *generation) checkpoint(ctx context.Context) error {
 	}
 	return nil
 }
+
+// saveFacts saves from time to time how far durable lanes are while nothing more is read: for people.
+func (g *generation) saveFacts(ctx context.Context) error {
+	if g.durable == nil || time.Since(g.told) < factsEvery {
+		return nil
+	}
+	g.told = time.Now()
+	return g.r.update(ctx, func(rec *state.Record) error {
+		rec.Lanes = g.laneFacts(rec.Lanes)
+		return nil
+	})
+}
+
+const factsEvery = 2 * time.Second
 
 // safe is the mark up to which everything is durable: in every sink, or in lanes that outlive the process.
 func (g *generation) safe() (lane.Mark, bool) {

@@ -66,13 +66,16 @@ type pending struct {
 	heldBytes int64
 	bytes     int64 // written
 	rows      map[string]int64
-	since     time.Time // of the first write
-	dirty     bool      // rows were written
-	released  bool      // some of those were acknowledged before they were durable
-	boundary  lane.Mark // newest positioned item; zero: none
-	number    uint64    // of that item
-	mid       bool      // something was written behind the boundary
-	intended  bool      // the intent of a two-phase epoch is saved
+	since     time.Time   // of the first write
+	dirty     bool        // rows were written
+	released  bool        // some of those were acknowledged before they were durable
+	boundary  lane.Mark   // newest positioned item; zero: none
+	number    uint64      // of that item
+	mid       bool        // something was written behind the boundary
+	intended  bool        // the intent of a two-phase epoch is saved
+	waits     []*gathered // received and not written yet, by dataset
+	waitRows  int
+	waitBytes int64
 }
 
 // committed is a commit of a sink that keeps its progress: the mark that the lane carried, and the ledger as the sink keeps it.
@@ -428,7 +431,7 @@ func (d *deliverer) take(ctx context.Context, del lane.Delivery[lane.Item]) erro
 	}
 	d.held = append(d.held, del)
 	d.heldBytes += b.Bytes()
-	if err := d.write(ctx, b.Batch); err != nil {
+	if err := d.gather(ctx, b.Batch); err != nil {
 		return err
 	}
 	if !b.Position.Zero() {
@@ -487,6 +490,9 @@ func (d *deliverer) ackHeld() error {
 
 // commit makes durable all that was received, dead letters first, and acknowledges it (E1).
 func (d *deliverer) commit(ctx context.Context) error {
+	if err := d.writeGathered(ctx); err != nil {
+		return err
+	}
 	if err := d.g.r.flushRejects(ctx); err != nil {
 		return err
 	}
@@ -568,6 +574,9 @@ func (d *deliverer) finish(ctx context.Context) error {
 			}
 		}
 		return d.later
+	}
+	if err := d.writeGathered(ctx); err != nil {
+		return err
 	}
 	if err := d.skipper.missed(); err != nil {
 		return err

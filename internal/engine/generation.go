@@ -31,6 +31,7 @@ type generation struct {
 	box          *mailbox
 	begun        record.Position // where the source started; zero: at its beginning
 	saved        lane.Mark       // by this generation's checkpointer, newest
+	told         time.Time       // when it saved last how far the lanes are
 	back         *backfiller     // nil: the source sends no changes, or can't be merged with snapshots
 	restartsOnly bool
 	reconciled   atomic.Bool

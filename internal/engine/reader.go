@@ -69,6 +69,31 @@ const (
 	maxIdle = 500 * time.Millisecond
 )
 
+// While every lane is behind, nothing is gained by reading change by change: the source gathers for a moment, and sinks get fewer and
+// larger batches.
+const (
+	smallBatch  = 256 // rows: larger ones are worth their way
+	gather      = 50 * time.Millisecond
+	behindItems = 32 // that wait in a lane
+)
+
+// behind reports whether all durable lanes that deliver have so much to do that what is read now would have to wait.
+func (g *generation) behind() bool {
+	if g.durable == nil {
+		return false // a full lane holds the reader
+	}
+	least := int64(-1)
+	for _, d := range g.lanes {
+		if d.isDown.Load() || d.paused() || (g.back != nil && !slices.Contains(g.back.lanes, d.spec.Name)) {
+			continue
+		}
+		if s, err := g.durable.Stats(d.spec.Name); err == nil && (least < 0 || s.Queued.Items < least) {
+			least = s.Queued.Items
+		}
+	}
+	return least >= behindItems
+}
+
 func newReader(g *generation) *reader {
 	r := &reader{g: g, src: g.src, v: g.srcValue, checked: map[*record.Schema]bool{}}
 	r.acks, _ = connector.As[connector.Acknowledger](g.src)
@@ -137,6 +162,9 @@ func (r *reader) run(soft, hard context.Context) (ended bool, err error) {
 		}
 		if r.finished {
 			return true, nil
+		}
+		if !r.unit && b.NumRows() < smallBatch && r.g.behind() {
+			sleep(soft, gather)
 		}
 	}
 }
