@@ -35,7 +35,7 @@ type Progress struct {
 	Ledger   json.RawMessage `json:"ledger,omitempty"` // chunks of an open backfill
 	Done     bool            `json:"done,omitempty"`   // the run reached the end of a bounded source
 	Epoch    uint64          `json:"epoch,omitempty"`  // counts the commits of the lane in this run, from 1; 0: not counted
-	Item     uint64          `json:"item,omitempty"`   // number of the last item of a durable lane that it covers; 0: the lane is not durable
+	Item     uint64          `json:"item,omitempty"`   // number of the last item of a durable lane that it covers; 0: none
 }
 
 // Append appends the canonical form of the progress to b: one JSON object, fields in fixed order, and what is opaque (the data of the

@@ -106,7 +106,10 @@ func (m *Merge) Ledger() json.RawMessage {
 }
 
 func (j *job) entry() entry {
-	e := entry{Dataset: j.dataset, Lanes: j.lanes, Truncate: j.truncate, Refill: j.refill && !j.failed, Failed: j.failed, Rows: j.rows, Orders: j.orders}
+	e := entry{
+		Dataset: j.dataset, Lanes: j.lanes, Truncate: j.truncate, Refill: j.refill && !j.failed, Failed: j.failed, Rows: j.rows,
+		Orders: j.orders,
+	}
 	untouched := true
 	for _, s := range j.segments {
 		p := part{To: s.to, Done: s.state == done}

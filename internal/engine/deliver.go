@@ -174,7 +174,9 @@ func (d *deliverer) progress(ctx context.Context) (p record.Progress, has bool, 
 	return p, has, d.g.r.forgetRejects(ctx, d.spec.Name, d.epoch)
 }
 
-func (d *deliverer) readBack(ctx context.Context, committed func(context.Context) (record.Progress, bool, error)) (p record.Progress, has bool, err error) {
+func (d *deliverer) readBack(
+	ctx context.Context, committed func(context.Context) (record.Progress, bool, error),
+) (p record.Progress, has bool, err error) {
 	err = d.v.call("read back the position", func() (err error) {
 		p, has, err = committed(ctx)
 		return err

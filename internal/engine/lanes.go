@@ -121,7 +121,8 @@ func (g *generation) openLanes(ctx context.Context, c choice) error {
 		names[i] = d.spec.Name
 	}
 	g.durable, err = r.deps.DurableLanes(ctx, lane.Spec{
-		Pipeline: r.plan.Name, Run: c.run, Sinks: names, Anew: c.joined, Options: lane.Options{Bytes: r.plan.QueueBytes}, Quota: r.plan.Lanes.Quota,
+		Pipeline: r.plan.Name, Run: c.run, Sinks: names, Anew: c.joined,
+		Options: lane.Options{Bytes: r.plan.QueueBytes}, Quota: r.plan.Lanes.Quota,
 	})
 	if err != nil {
 		return fmt.Errorf("opening the lanes: %w", err)
@@ -277,7 +278,7 @@ func emptiedError(sink string) error {
 	return &connector.Error{
 		Class: connector.ClassPosition, Code: "engine.sink_behind", Doing: fmt.Sprintf("resuming sink %q", sink),
 		Err:  errors.New("it has less than what it had confirmed: it was restored or emptied"),
-		Hint: "restore it as it was, or copy everything into it again: leat backfill FILE --sink " + sink + ", then leat resume FILE --sink " + sink,
+		Hint: "restore it as it was; or take it out of the pipeline, run that with --adopt, and add it again: then it is filled anew",
 	}
 }
 

@@ -163,9 +163,14 @@ func (r *reader) run(soft, hard context.Context) (ended bool, err error) {
 		if r.finished {
 			return true, nil
 		}
-		if !r.unit && b.NumRows() < smallBatch && r.g.behind() {
-			sleep(soft, gather)
-		}
+		r.gather(soft, b)
+	}
+}
+
+// gather waits for a moment where the source should rather have more at once.
+func (r *reader) gather(soft context.Context, b *record.Batch) {
+	if !r.unit && b.NumRows() < smallBatch && r.g.behind() {
+		sleep(soft, gather)
 	}
 }
 

@@ -142,7 +142,7 @@ func (n *openLane) fill() (err error) {
 
 func (n *openLane) publish(number uint64, it lane.Item) error {
 	n.numbers = append(n.numbers, number)
-	return n.mem.Publish(context.Background(), it)
+	return n.mem.Publish(context.Background(), it) //nolint:forbidigo // it has room, and never waits
 }
 
 func (o *openLanes) step(ctx context.Context, what, at string, effect func() error) error {
@@ -326,7 +326,7 @@ func (o *openLanes) Covered(sink string, number uint64) (ok bool, err error) {
 
 // Attach implements lane.Durable.
 func (o *openLanes) Attach(sink string) error {
-	return o.step(context.Background(), "attach", sink, func() error {
+	return o.step(context.Background(), "attach", sink, func() error { //nolint:forbidigo // the interface has none
 		n := o.lanes[sink]
 		if n == nil {
 			return lane.ErrUnknownSink

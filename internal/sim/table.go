@@ -23,7 +23,7 @@ type TableSink struct {
 	Truncates int
 	// Broken is what every call is answered with; nil: it works.
 	Broken error
-	epochs    epochs[*Target]
+	epochs epochs[*Target]
 }
 
 // NewTableSink returns an empty one.
