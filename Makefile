@@ -92,7 +92,7 @@ mutants-quick:
 ## sim: the engine's simulation, SEEDS=10000 runs of it
 .PHONY: sim
 sim:
-	LEAT_SIM_SEEDS=$(SEEDS) go test -run Sim -count=1 -timeout=0 $(addsuffix /...,$(wildcard ./internal/engine ./internal/sim))
+	LEAT_SIM_SEEDS=$(SEEDS) LEAT_TEST_SEEDS=$(SEEDS) go test -run "^Test(Simulation|Follow|Parts|Model)$$" -count=1 -timeout=0 ./internal/engine ./internal/backfill
 
 ## fuzz: every fuzz target for FUZZTIME=20s
 .PHONY: fuzz
