@@ -63,6 +63,7 @@ type job struct {
 	points   []*segment      // sets of keys
 	rows     int64           // published
 	orders   []uint64        // that asked for it
+	serial   uint64          // which of all that were opened it is; 0: it was kept before
 	epoch    int             // grows when all is planned again: what was begun before does not count
 	bounds   []json.RawMessage
 	part     *partial // it reads rows once more that the lanes have; nil: it does not

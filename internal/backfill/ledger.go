@@ -15,7 +15,8 @@ type ledger struct {
 	Seeded map[string][]string `json:"seeded,omitempty"` // datasets whose snapshot is complete, by lane, sorted
 	Jobs   []entry             `json:"jobs,omitempty"`
 	Parts  []partEntry         `json:"parts,omitempty"`
-	Ended  map[string][]ended  `json:"ended,omitempty"` // parts that are complete and not forgotten yet, by lane
+	Ended  map[string][]ended  `json:"ended,omitempty"`  // parts that are complete and not forgotten yet, by lane
+	Opened uint64              `json:"opened,omitempty"` // counts the backfills that were opened
 }
 
 // partEntry is one part that is not complete.
@@ -77,7 +78,7 @@ func (m *Merge) Ledger() json.RawMessage {
 	if !m.dirty {
 		return m.encoded
 	}
-	l := ledger{Seeded: map[string][]string{}}
+	l := ledger{Seeded: map[string][]string{}, Opened: m.opened}
 	for lane, set := range m.seeded {
 		if len(set) > 0 {
 			l.Seeded[lane] = slices.Sorted(maps.Keys(set))

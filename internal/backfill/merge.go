@@ -19,6 +19,9 @@ type Merge struct {
 	at      record.Position            // the stream's
 	now     record.Position            // newest snapshot that was asked for
 	recent  []record.Position          // transactions that the stream brought and that may not be visible yet
+	loose   map[string]bool            // lanes, see Lane.Loose
+	opened  uint64                     // counts the backfills that were opened
+	kept    uint64                     // of those, how many a kept ledger tells of
 	dirty   bool
 	encoded json.RawMessage
 
@@ -52,7 +55,7 @@ type Delivery struct {
 func New(src connector.Merger, compare func(a, b record.Position) (int, bool), lanes []Lane) (*Merge, error) {
 	m := &Merge{
 		src: src, order: compare, seeded: map[string]map[string]bool{}, ahead: map[string]record.Position{}, dirty: true,
-		finished: map[string][]ended{},
+		finished: map[string][]ended{}, loose: map[string]bool{},
 	}
 	type known struct {
 		text  string
@@ -66,6 +69,8 @@ func New(src connector.Merger, compare func(a, b record.Position) (int, bool), l
 			return nil, err
 		}
 		m.seeded[l.Name] = map[string]bool{}
+		m.loose[l.Name] = l.Loose
+		m.opened = max(m.opened, led.Opened)
 		if !l.Ahead.Zero() {
 			m.ahead[l.Name] = l.Ahead
 		}
@@ -203,13 +208,16 @@ func (m *Merge) open(s *record.Schema, how How, lanes []string) {
 				j.gate.Equal(m.ahead[l])
 		}
 		if i := slices.IndexFunc(m.jobs, fits); i >= 0 {
+			m.opened++
+			m.jobs[i].serial = m.opened
 			m.jobs[i].lanes = append(m.jobs[i].lanes, l)
 			m.jobs[i].orders = append(m.jobs[i].orders, orders...)
 			continue
 		}
+		m.opened++
 		m.jobs = append(m.jobs, &job{
 			dataset: s.Dataset, schema: s, lanes: []string{l}, truncate: how == Truncate, refill: how == Refill, gate: m.ahead[l],
-			orders: orders, segments: []*segment{{}},
+			orders: orders, serial: m.opened, segments: []*segment{{}},
 		})
 	}
 }
@@ -290,7 +298,7 @@ func (m *Merge) Turn(at record.Position) []Delivery {
 	m.arrive(at)
 	var out []Delivery
 	for _, j := range m.jobs {
-		if j.truncate && !j.failed && j.gate.Zero() && j.schema != nil {
+		if j.truncate && !j.failed && j.gate.Zero() && j.schema != nil && m.mayEmpty(j) {
 			j.truncate = false
 			m.dirty = true
 			out = append(out, Delivery{Lanes: j.lanes, Batch: &record.Batch{Schema: j.schema, Truncate: true}})
@@ -308,6 +316,19 @@ func (m *Merge) Turn(at record.Position) []Delivery {
 		return true
 	})
 	return append(out, m.turnParts()...)
+}
+
+// mayEmpty reports whether a dataset may be emptied: in a loose lane not before a ledger is kept that tells of it, as such a lane may be
+// emptied for good by something that its progress knows nothing of.
+func (m *Merge) mayEmpty(j *job) bool {
+	return j.serial <= m.kept || !slices.ContainsFunc(j.lanes, func(l string) bool { return m.loose[l] })
+}
+
+// Kept takes note of a ledger that is kept, or that lanes get before anything that follows.
+func (m *Merge) Kept(raw json.RawMessage) {
+	if l, err := decodeLedger(raw); err == nil { // it was encoded here
+		m.kept = max(m.kept, l.Opened)
+	}
 }
 
 // arrive takes note of where the stream is.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -51,6 +52,7 @@ type backfiller struct {
 	schemas []newSchema                // that the saved identity does not have yet
 	failed  map[string]map[string]bool // datasets that failed while they were written, by sink, as lanes call them
 	sources map[string][]string        // datasets of the source, by what the lanes call them
+	saved   json.RawMessage            // the newest ledger that is saved
 }
 
 // openBackfills finds out what each lane lacks.
@@ -271,6 +273,10 @@ func (b *backfiller) turn(ctx context.Context) (moved bool, err error) {
 		if err := b.refresh(ctx); err != nil {
 			return moved, err
 		}
+		b.mu.Lock()
+		saved := b.saved
+		b.mu.Unlock()
+		b.merge.Kept(saved)
 		for _, d := range b.merge.Turn(r.last) {
 			if err := b.deliver(ctx, d); err != nil {
 				return moved, err
@@ -319,6 +325,9 @@ func (b *backfiller) mark(ctx context.Context, at record.Position) error {
 	item := lane.Batch{Batch: &record.Batch{Position: at}, Ledger: string(b.merge.Ledger())}
 	if err := b.g.stream.Publish(ctx, item); err != nil {
 		return fmt.Errorf("publishing: %w", err)
+	}
+	if b.g.durable != nil { // whatever follows is delivered behind it, also after a crash
+		b.merge.Kept(b.merge.Ledger())
 	}
 	return nil
 }

@@ -328,7 +328,7 @@ func (b *backfiller) partsSaved(ledger string) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.parts.saved = saved
+	b.parts.saved, b.saved = saved, json.RawMessage(ledger)
 }
 
 // takeParts returns the orders that are over: their parts are complete in all lanes, durably, so that no crash loses any (W13);

@@ -10,6 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/lane"
 	"github.com/leatdata/leat/record"
@@ -357,6 +360,9 @@ func (r *reader) emit(ctx context.Context, b *record.Batch, lanes ...string) err
 	if b, err = r.clean(ctx, name, b); err != nil {
 		return err
 	}
+	if len(r.g.lanes) > 1 {
+		countNulls(b)
+	}
 	item := lane.Batch{Batch: b}
 	if r.g.back != nil && !b.Position.Zero() {
 		item.Ledger = string(r.g.back.merge.Ledger())
@@ -365,6 +371,32 @@ func (r *reader) emit(ctx context.Context, b *record.Batch, lanes ...string) err
 		return fmt.Errorf("publishing: %w", err)
 	}
 	return nil
+}
+
+// countNulls brings up to date what Arrow works out when it is first asked for, so that lanes can share the arrays.
+func countNulls(b *record.Batch) {
+	for _, rows := range []arrow.RecordBatch{b.Rows, b.Old} {
+		if rows == nil {
+			continue
+		}
+		for _, c := range rows.Columns() {
+			countNullsOf(c)
+		}
+	}
+}
+
+func countNullsOf(a arrow.Array) {
+	a.NullN()
+	switch a := a.(type) {
+	case array.ExtensionArray:
+		countNullsOf(a.Storage())
+	case array.ListLike:
+		countNullsOf(a.ListValues())
+	case *array.Struct:
+		for i := range a.NumField() {
+			countNullsOf(a.Field(i))
+		}
+	}
 }
 
 // applySteps runs a batch through transforms. A batch that one drops stays as a position without rows.
