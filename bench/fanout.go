@@ -73,7 +73,8 @@ func fanoutFollow(leat string) job {
 	psql := "psql -qXAt '" + url + "' -v ON_ERROR_STOP=1"
 	return job{
 		name: "fanout-follow", title: "Fan-out of changes: Postgres → a log of JSON Lines", least: fanoutRounds,
-		note: fanoutNote + " The changes wait when a run begins. Durable lanes are on a disk; lanes in memory are beside them to compare.",
+		note: fanoutNote + " The changes wait when a run begins. Durable lanes are on a disk, which makes wall times spread by more than " +
+			"the sinks differ: CPU time tells more. Lanes in memory are beside them to compare.",
 		prepare: func(ctx context.Context, dir string) (prepared, error) {
 			if url == "" {
 				return prepared{}, errors.New("LEAT_TEST_POSTGRES is not set: dev/services run -- make bench-jobs")

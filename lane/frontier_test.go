@@ -14,7 +14,7 @@ import (
 	"github.com/leatdata/leat/record"
 )
 
-// clauses W5, W6, W7
+// clauses W2, W3, W5, W6, W7
 // Lanes that take and acknowledge at random, each at its own pace: the watermark is at every moment the position up to which the
 // slowest lane has acknowledged everything, and it is the same after something was given back.
 func TestWatermarkOfUnequalLanes(t *testing.T) {
@@ -81,8 +81,17 @@ func (l *pacedLane) step(ctx context.Context, chance *rand.Rand) error {
 	i := chance.IntN(len(l.held))
 	d := l.held[i]
 	if chance.IntN(4) == 0 {
-		l.held = l.held[:i] // those behind it go back, too, but for what was acknowledged
-		return d.Nack()
+		back := l.held[i:]
+		l.held = l.held[:i]
+		if err := d.Nack(); err != nil {
+			return err
+		}
+		for _, b := range back { // those behind it go back, too, but for what was acknowledged
+			if err := b.Ack(); !errors.Is(err, lane.ErrRevoked) {
+				return fmt.Errorf("item %d went back with %d, and its acknowledgement answers %w", b.Number(), d.Number(), err)
+			}
+		}
+		return nil
 	}
 	l.held = append(l.held[:i], l.held[i+1:]...)
 	l.acked[d.Number()] = true

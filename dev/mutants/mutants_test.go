@@ -81,6 +81,8 @@ func TestSum(t *testing.T) {
 
 func TestBroken(t *testing.T) { t.Error("always") }
 
+func TestSkipped(t *testing.T) { t.Skip("no server") }
+
 func TestEnv(t *testing.T) {
 	if os.Getenv("SUM") != "yes" || Spare() != 1 {
 		t.Error(os.Getenv("SUM"))
@@ -145,6 +147,12 @@ in sum/sum.go
 test ./sum TestNone
 -	n := 0
 +	n := 1
+
+break E6: nobody can look
+in sum/sum.go
+test ./sum TestSkipped
+-	n := 0
++	n := 1
 `,
 	}
 	for name, text := range files {
@@ -169,7 +177,8 @@ test ./sum TestNone
 		`^ERROR     E3   it does not compile .*the broken code does not compile`,
 		`^ERROR     E4   the tests fail anyway .*: the tests fail without the break: TestBroken`,
 		`^ERROR     E5   there is no such test .*: no test of \./sum is called TestNone`,
-		`^8 breaks: 3 caught, 1 unnoticed, 4 errors`,
+		`^ERROR     E6   nobody can look .*: the tests are all skipped`,
+		`^9 breaks: 3 caught, 1 unnoticed, 5 errors`,
 	} {
 		line := nthHead(out.String(), i)
 		if !regexp.MustCompile(want).MatchString(line) {

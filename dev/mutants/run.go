@@ -58,7 +58,8 @@ func (l *laboratory) try(ctx context.Context, i int, m mutation) verdict {
 		return fail(fmt.Errorf("the broken code does not compile: %w", err))
 	}
 	defer os.Remove(binary) //nolint:errcheck // the whole folder is removed at the end
-	out, err := l.test(ctx, binary, m)
+	// Programs that a test builds are broken, too.
+	out, err := l.test(ctx, binary, m, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
 	if err == nil {
 		return verdict{}
 	}
@@ -132,6 +133,8 @@ func (l *laboratory) passes(ctx context.Context, m mutation) error {
 			return known{err: fmt.Errorf("the tests fail without the break: %s: %w", noticed(out), err)}
 		case bytes.Contains(out, []byte("no tests to run")):
 			return known{err: fmt.Errorf("no test of %s is called %s", m.pkg, m.pattern)}
+		case !bytes.Contains(out, []byte("--- PASS")):
+			return known{err: errors.New("the tests are all skipped: does a server run? make mutants starts them")}
 		}
 		return known{}
 	})
@@ -150,15 +153,15 @@ func (l *laboratory) build(ctx context.Context, pkg, binary string, flags ...str
 }
 
 // test runs the named tests of a package, in its folder, up to the first that fails.
-func (l *laboratory) test(ctx context.Context, binary string, m mutation) ([]byte, error) {
+func (l *laboratory) test(ctx context.Context, binary string, m mutation, env ...string) ([]byte, error) {
 	flags, err := l.flagsOf(ctx, m.pkg)
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{"-test.run=" + m.pattern, "-test.failfast", "-test.timeout=" + m.timeout.String()}, flags...)
+	args := append([]string{"-test.v", "-test.run=" + m.pattern, "-test.failfast", "-test.timeout=" + m.timeout.String()}, flags...)
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Dir = filepath.Join(l.root, filepath.FromSlash(m.pkg))
-	cmd.Env = append(os.Environ(), m.env...)
+	cmd.Env = append(append(os.Environ(), m.env...), env...)
 	return cmd.CombinedOutput()
 }
 
