@@ -44,7 +44,7 @@ type backfiller struct {
 	asked    chan lane.Delivery[lane.Request] // of sinks that have to be filled
 	requests []lane.Delivery[lane.Request]    // that wait to be answered
 	answers  []*answer
-	marked   string                // the last ledger that was published for a lane that waits to be attached
+	marked   time.Time             // when a ledger was published for a lane that waits to be attached
 	ordered  map[uint64]*fillOrder // by id
 	paused   map[string]bool       // datasets
 
@@ -97,12 +97,23 @@ func (g *generation) openBackfills(ctx context.Context, s start, c choice) error
 		return err
 	}
 	// A sink that keeps no progress may be emptied for a backfill and then be found by a run that does not know why.
-	return g.r.update(ctx, func(rec *state.Record) error {
+	err = g.r.update(ctx, func(rec *state.Record) error {
 		n, err := decodeNotes(rec.Progress.Ledger)
 		n.Backfill = b.merge.Ledger()
 		rec.Progress.Ledger = n.encode()
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	if g.durable == nil {
+		b.merge.Kept(b.merge.Ledger())
+		return nil
+	}
+	if at, ok := g.durable.Stored(); ok && at.Ledger != string(b.merge.Ledger()) { // what lanes have tells of it from the start
+		return b.mark(ctx, g.begun)
+	}
+	return nil
 }
 
 // request opens what is lacking when a generation starts.

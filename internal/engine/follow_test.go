@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -154,12 +153,14 @@ func (f *followed) settle(ctx context.Context) error {
 		if n == 2 {
 			f.src.Writes = 0
 		}
-		sum, err := f.run(ctx)
+		limit, end := context.WithTimeout(ctx, 24*time.Hour)
+		sum, err := f.run(limit)
+		end()
 		if err != nil {
 			return err
 		}
 		if !sum.Done {
-			return errors.New("a run that was to end at the end of the stream did not get there")
+			return fmt.Errorf("a run that was to end at the end of the stream did not get there; saved: %s", f.store.Record.Progress.Ledger)
 		}
 	}
 	return nil

@@ -55,8 +55,8 @@ func ParseLanes(s string) (LaneChoice, error) {
 }
 
 // chooseLanes decides where the lanes of this plan are kept, and says why, for people. stream is what the saved positions rely on; empty:
-// nothing, or memory.
-func chooseLanes(p Plan, src connector.SourceContract, can bool, stream string) (durable bool, why string, err error) {
+// nothing, or memory. began says that the run has begun: then its lanes stay what they are.
+func chooseLanes(p Plan, src connector.SourceContract, can bool, stream string, began bool) (durable bool, why string, err error) {
 	refuse := func(cause, hint string) error {
 		return &connector.Error{
 			Class: connector.ClassConfig, Code: "engine.lanes", Doing: "planning the lanes", Err: errors.New(cause), Hint: hint,
@@ -70,6 +70,11 @@ func chooseLanes(p Plan, src connector.SourceContract, can bool, stream string) 
 			"leave lanes: memory out, or copy everything again with --restart")
 	case stream != "":
 		return true, "the pipeline has had durable lanes", nil
+	case began && p.Lanes.Kind == DurableLanes:
+		return false, "", refuse("the run began with lanes in memory, and durable ones begin with a run",
+			"leave lanes: durable out, or copy everything again with --restart")
+	case began && !src.Bounded:
+		return false, "the run began with lanes in memory; with --restart it gets what it would get now", nil
 	case p.Lanes.Kind == DurableLanes && src.Bounded:
 		return false, "", refuse("the source is read to its end, and starts over or goes on by itself: there is nothing to keep",
 			"leave lanes: durable out")
@@ -91,11 +96,11 @@ func chooseLanes(p Plan, src connector.SourceContract, can bool, stream string) 
 
 // chooseLanes decides where the lanes are kept; rec is what is saved of the pipeline, nil: nothing.
 func (r *runner) chooseLanes(rec *state.Record) (LaneChoice, string, error) {
-	stream := ""
-	if rec != nil {
-		stream = rec.Stream
+	stream, began := "", false
+	if rec != nil && (!rec.Progress.Position.Zero() || !rec.Origin.Zero()) && r.plan.Changed != ResetChanged {
+		stream, began = rec.Stream, true
 	}
-	durable, why, err := chooseLanes(r.plan, r.contract, r.deps.DurableLanes != nil, stream)
+	durable, why, err := chooseLanes(r.plan, r.contract, r.deps.DurableLanes != nil, stream, began)
 	if !durable || err != nil {
 		return MemoryLanes, why, err
 	}
@@ -382,10 +387,10 @@ func (b *backfiller) fillLanes(ctx context.Context) error {
 	if b.g.durable != nil {
 		now := string(b.merge.Ledger())
 		if at, ok := b.g.durable.Stored(); !ok || at.Ledger != now {
-			if b.marked == now || b.reader.last.Zero() {
+			if time.Since(b.marked) < time.Second || b.reader.last.Zero() {
 				return nil
 			}
-			b.marked = now
+			b.marked = time.Now()
 			return b.mark(ctx, b.reader.last)
 		}
 	}

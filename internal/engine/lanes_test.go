@@ -296,3 +296,39 @@ func TestLanesAreChosen(t *testing.T) {
 		})
 	}
 }
+
+// The lanes of a run stay what they were when it began: what sinks have from the time before says nothing of durable lanes.
+//
+// clause W14.
+func TestLanesStayWhatTheyAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollowed(47, true, true)
+		f.plan.Lanes.Kind = engine.MemoryLanes
+		if err := f.settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.keepLanes()
+		if _, err := f.run(t.Context()); connector.ClassOf(err) != connector.ClassConfig {
+			t.Fatalf("durable lanes in the middle of a run: %v", err)
+		}
+		f.plan.Lanes.Kind = engine.AutoLanes
+		report, err := engine.Check(t.Context(), f.plan, f.deps())
+		if err != nil || report.Lanes != engine.MemoryLanes {
+			t.Errorf("%s (%s), %v", report.Lanes, report.WhyLanes, err)
+		}
+		f.src.Writes = 20
+		if err := f.settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.check(); err != nil {
+			t.Error(err)
+		}
+		f.plan.Changed = engine.ResetChanged
+		ctl := engine.NewControl()
+		d := f.deps()
+		d.Control = ctl
+		if _, err := engine.Run(t.Context(), f.plan, d); err != nil || ctl.Status().Lanes != engine.DurableLanes {
+			t.Errorf("a run that begins anew has lanes %s, %v", ctl.Status().Lanes, err)
+		}
+	})
+}
