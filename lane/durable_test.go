@@ -175,10 +175,10 @@ func (w *world) run(ctx context.Context, h lane.Storage, spec lane.Spec) error {
 
 // save notes what the source may release from now on.
 func (w *world) save(d lane.Durable) {
+	w.mu.Lock() // before it is asked: two may do so
+	defer w.mu.Unlock()
 	if m, ok := d.Stored(); ok {
 		n, err := strconv.Atoi(m.Position.String())
-		w.mu.Lock()
-		defer w.mu.Unlock()
 		if err != nil || n < w.saved {
 			panic(fmt.Sprintf("stored %s after %d", m.Position, w.saved))
 		}
