@@ -4,27 +4,29 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-	"time"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
-	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/internal/engine"
+	"github.com/leatdata/leat/internal/sqlitefile"
 	"github.com/leatdata/leat/record"
 )
 
 const (
-	applicationID = 0x6c656164 // in SQLite's header: the file is ours
-	layout        = 1          // PRAGMA user_version
-	busyTimeout   = 10 * time.Second
 	maxPending    = 1000    // letters that are kept in memory at most
 	maxPendingRaw = 4 << 20 // bytes of their rows, likewise
 )
+
+// file is what the file of letters is.
+func file() sqlitefile.Kind {
+	return sqlitefile.Kind{
+		Name: "the dead letters", Code: "deadletter", Hint: "the folder must be writable and on a local disk; --state names another one",
+		ApplicationID: 0x6c656164, Layout: 1, Schema: createTables,
+	}
+}
 
 const createTables = `
 create table if not exists store (id text not null) strict;
@@ -146,85 +148,29 @@ func (s *Store) use(ctx context.Context, mk bool, f func(*session) error) error 
 			return nil
 		}
 		if err := in.open(ctx, s.path); err != nil {
-			return &connector.Error{
-				Class: connector.ClassPermanent, Code: "deadletter.open", Doing: "opening the dead letters " + s.path, Err: err,
-				Hint: "the folder must be writable and on a local disk; --state names another one",
-			}
+			return err
 		}
 	}
 	defer in.conn.SetInterrupt(in.conn.SetInterrupt(ctx.Done()))
-	if err := f(in); err != nil {
-		if ctx.Err() != nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultInterrupt {
-			return ctx.Err()
-		}
-		return s.explain(err)
-	}
-	return nil
-}
-
-// explain turns an error of SQLite into one for people.
-func (s *Store) explain(err error) error {
-	e := &connector.Error{Class: connector.ClassPermanent, Code: "deadletter.io", Doing: "using the dead letters " + s.path, Err: err}
-	switch sqlite.ErrCode(err).ToPrimary() {
-	case sqlite.ResultBusy, sqlite.ResultLocked:
-		e.Class = connector.ClassTransient
-	case sqlite.ResultFull:
-		e.Hint = "make room on the disk of " + s.path
-	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
-		e.Hint = "restore the file from a backup, or move it away to start over"
-	default:
-	}
-	return e
+	return file().Explain(ctx, s.path, f(in))
 }
 
 func (in *session) open(ctx context.Context, path string) error {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) // SQLite alone would make it readable for all
+	conn, err := file().Open(ctx, path)
 	if err != nil {
 		return err
 	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
-	if err != nil {
-		return err
-	}
-	if err = in.prepare(ctx, conn); err == nil {
-		err = syncDir(dir)
-	}
-	if err != nil {
-		return errors.Join(err, conn.Close())
+	if err := in.identify(ctx, conn); err != nil {
+		return errors.Join(file().Explain(ctx, path, err), conn.Close())
 	}
 	in.conn = conn
 	return nil
 }
 
-func (in *session) prepare(ctx context.Context, conn *sqlite.Conn) (err error) {
+// identify gives the file a name of its own, once and for all.
+func (in *session) identify(ctx context.Context, conn *sqlite.Conn) error {
 	defer conn.SetInterrupt(conn.SetInterrupt(ctx.Done()))
-	conn.SetBusyTimeout(busyTimeout)
-	if err := sqlitex.ExecuteTransient(conn, "pragma synchronous = full", nil); err != nil {
-		return err
-	}
-	if err := checkOwner(conn); err != nil {
-		return err
-	}
-	if err := sqlitex.ExecuteTransient(conn, "pragma journal_mode = wal", nil); err != nil {
-		return err
-	}
-	end, err := sqlitex.ImmediateTransaction(conn)
-	if err != nil {
-		return err
-	}
-	defer end(&err)
-	script := fmt.Sprintf("%s; pragma application_id = %d; pragma user_version = %d", createTables, applicationID, layout)
-	if err := sqlitex.ExecuteScript(conn, script, nil); err != nil {
-		return err
-	}
-	err = exec(conn, "insert into store select ? where not exists (select 1 from store)", rand.Text())
+	err := exec(conn, "insert into store select ? where not exists (select 1 from store)", rand.Text())
 	if err != nil {
 		return err
 	}
@@ -232,22 +178,6 @@ func (in *session) prepare(ctx context.Context, conn *sqlite.Conn) (err error) {
 		in.id = stmt.ColumnText(0)
 		return nil
 	}})
-}
-
-// checkOwner refuses a database that is not empty and not ours, and one of a newer layout.
-func checkOwner(conn *sqlite.Conn) error {
-	tables, err1 := number(conn, "select count(*) from sqlite_schema")
-	owner, err2 := number(conn, "pragma application_id")
-	version, err3 := number(conn, "pragma user_version")
-	switch err := errors.Join(err1, err2, err3); {
-	case err != nil:
-		return err
-	case tables > 0 && owner != applicationID:
-		return errors.New("it is a database of something else")
-	case version > layout:
-		return fmt.Errorf("it has layout %d, and this program knows %d: use the version of leat that made it", version, layout)
-	}
-	return nil
 }
 
 // exec executes a statement.
@@ -262,18 +192,6 @@ func number(conn *sqlite.Conn, query string, args ...any) (n int64, err error) {
 		return nil
 	}})
 	return n, err
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrInvalid) {
-		err = nil // some systems can't sync folders
-	}
-	return errors.Join(err, d.Close())
 }
 
 // Append implements engine.RejectStore.
@@ -400,8 +318,5 @@ func (s *Store) Close() error {
 	if in.conn == nil {
 		return nil
 	}
-	if err := errors.Join(in.write(), in.conn.Close()); err != nil {
-		return s.explain(err)
-	}
-	return nil
+	return file().Explain(context.Background(), s.path, errors.Join(in.write(), in.conn.Close())) //nolint:forbidigo // nothing waits
 }

@@ -4,21 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"time"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
-	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/internal/sqlitefile"
 	"github.com/leatdata/leat/state"
-)
-
-const (
-	applicationID = 0x6c656174 // "leat", in SQLite's header: the file is ours
-	layout        = 2          // PRAGMA user_version; 1 had no orders
-	busyTimeout   = 10 * time.Second
 )
 
 const createTables = `
@@ -32,6 +23,16 @@ create table if not exists pipeline_orders (
 	version integer not null,
 	orders  text not null
 ) strict, without rowid`
+
+// file is what the state file is.
+func file() sqlitefile.Kind {
+	return sqlitefile.Kind{
+		Name: "the state file", Code: "state", Hint: "the folder must be writable and on a local disk; the path of the state file can be set",
+		ApplicationID: 0x6c656174, // "leat"
+		Layout:        2,          // 1 had no orders
+		Schema:        createTables,
+	}
+}
 
 // statements are those of one table.
 type statements struct{ get, insert, update, remove string }
@@ -66,102 +67,13 @@ var errClosed = errors.New("the state store is closed")
 
 // Open opens the file, and makes it, and its folder with mode 0700, if it does not exist.
 func Open(ctx context.Context, path string) (*Store, error) {
-	conn, err := open(ctx, path)
+	conn, err := file().Open(ctx, path)
 	if err != nil {
-		return nil, &connector.Error{
-			Class: connector.ClassPermanent, Code: "state.open", Doing: "opening the state file " + path, Err: err,
-			Hint: "the folder must be writable and on a local disk; the path of the state file can be set",
-		}
+		return nil, err
 	}
 	s := &Store{path: path, conn: make(chan *sqlite.Conn, 1)}
 	s.conn <- conn
 	return s, nil
-}
-
-func open(ctx context.Context, path string) (*sqlite.Conn, error) {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) // SQLite alone would make it readable for all
-	if err != nil {
-		return nil, err
-	}
-	if err := f.Close(); err != nil {
-		return nil, err
-	}
-	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
-	if err != nil {
-		return nil, err
-	}
-	err = prepare(ctx, conn)
-	if err == nil {
-		err = syncDir(dir)
-	}
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return conn, nil
-}
-
-func prepare(ctx context.Context, conn *sqlite.Conn) (err error) {
-	defer conn.SetInterrupt(conn.SetInterrupt(ctx.Done()))
-	conn.SetBusyTimeout(busyTimeout)
-	if err := sqlitex.ExecuteTransient(conn, "pragma synchronous = full", nil); err != nil {
-		return err
-	}
-	if err := checkOwner(conn); err != nil {
-		return err
-	}
-	if err := sqlitex.ExecuteTransient(conn, "pragma journal_mode = wal", nil); err != nil {
-		return err
-	}
-	end, err := sqlitex.ImmediateTransaction(conn)
-	if err != nil {
-		return err
-	}
-	defer end(&err)
-	return sqlitex.ExecuteScript(conn, fmt.Sprintf("%s; pragma application_id = %d; pragma user_version = %d",
-		createTables, applicationID, layout), nil)
-}
-
-// checkOwner refuses a database that is not empty and not ours, and one of a newer layout.
-func checkOwner(conn *sqlite.Conn) error {
-	ask := func(query string) (n int64, err error) {
-		err = sqlitex.ExecuteTransient(conn, query, &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
-			n = stmt.ColumnInt64(0)
-			return nil
-		}})
-		return n, err
-	}
-	tables, err1 := ask("select count(*) from sqlite_schema")
-	owner, err2 := ask("pragma application_id")
-	version, err3 := ask("pragma user_version")
-	switch err := errors.Join(err1, err2, err3); {
-	case err != nil:
-		return err
-	case tables > 0 && owner != applicationID:
-		return errors.New("it is a database of something else")
-	case version > layout:
-		return fmt.Errorf("it has layout %d, and this program knows %d: use the version of leat that made it", version, layout)
-	}
-	return nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(ignoreUnsupported(d.Sync()), d.Close())
-}
-
-// ignoreUnsupported lets pass that some systems can't sync folders.
-func ignoreUnsupported(err error) error {
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrInvalid) {
-		return nil
-	}
-	return err
 }
 
 // use runs f, which makes exactly one transaction, with the connection.
@@ -180,28 +92,7 @@ func (s *Store) use(ctx context.Context, f func(*sqlite.Conn) error) error {
 		return errClosed
 	}
 	defer conn.SetInterrupt(conn.SetInterrupt(ctx.Done()))
-	if err := f(conn); err != nil {
-		if ctx.Err() != nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultInterrupt {
-			return ctx.Err()
-		}
-		return s.explain(err)
-	}
-	return nil
-}
-
-// explain turns an error of SQLite into one for people.
-func (s *Store) explain(err error) error {
-	e := &connector.Error{Class: connector.ClassPermanent, Code: "state.io", Doing: "using the state file " + s.path, Err: err}
-	switch sqlite.ErrCode(err).ToPrimary() {
-	case sqlite.ResultBusy, sqlite.ResultLocked:
-		e.Class = connector.ClassTransient
-	case sqlite.ResultFull:
-		e.Hint = "make room on the disk of " + s.path
-	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
-		e.Hint = "restore the file from a backup, or move it away to start over"
-	default:
-	}
-	return e
+	return file().Explain(ctx, s.path, f(conn))
 }
 
 // Load implements state.Store.
