@@ -191,25 +191,35 @@ func (r *Reader) step(doing string, f func() error) error {
 	return err
 }
 
+// nextRecord reads the next rows and checks that they are what they say. The error is io.EOF behind the last ones; the caller says what
+// was being done.
+func nextRecord(rd *ipc.Reader) (arrow.RecordBatch, error) {
+	if !rd.Next() {
+		if err := rd.Err(); err != nil {
+			return nil, err //nolint:wrapcheck // see above
+		}
+		return nil, io.EOF
+	}
+	rec := rd.RecordBatch()
+	for i, c := range rec.Columns() {
+		if err := arrowtype.Validate(c); err != nil {
+			return nil, fmt.Errorf("column %q: %w", rec.ColumnName(i), err)
+		}
+		if int64(c.Len()) != rec.NumRows() {
+			return nil, fmt.Errorf("column %q has %d rows, the batch %d", rec.ColumnName(i), c.Len(), rec.NumRows())
+		}
+	}
+	rec.Retain() // the library lets go of it when it reads the next one
+	return rec, nil
+}
+
 // fill makes cur hold at least one row.
 func (r *Reader) fill() error {
 	for r.cur == nil || r.cur.NumRows() == 0 {
-		if !r.rd.Next() {
-			if err := r.rd.Err(); err != nil {
-				return err //nolint:wrapcheck // step says what was being done
-			}
-			return io.EOF
+		rec, err := nextRecord(r.rd)
+		if err != nil {
+			return err
 		}
-		rec := r.rd.RecordBatch()
-		for i, c := range rec.Columns() {
-			if err := arrowtype.Validate(c); err != nil {
-				return fmt.Errorf("column %q: %w", rec.ColumnName(i), err)
-			}
-			if int64(c.Len()) != rec.NumRows() {
-				return fmt.Errorf("column %q has %d rows, the batch %d", rec.ColumnName(i), c.Len(), rec.NumRows())
-			}
-		}
-		rec.Retain() // the library lets go of it when it reads the next one
 		r.cur = rec
 	}
 	return nil

@@ -76,26 +76,13 @@ func (r *Records) Schema() *arrow.Schema { return r.rd.Schema() }
 // Read returns the rows of one message that AppendRecord wrote; the result shares no memory with it.
 func (r *Records) Read(message []byte) (arrow.RecordBatch, error) {
 	var out arrow.RecordBatch
-	err := guard("reading rows", func() error {
+	err := guard("reading rows", func() (err error) {
 		r.in.r = bytes.NewReader(message)
-		if !r.rd.Next() {
-			if err := r.rd.Err(); err != nil {
-				return err //nolint:wrapcheck // below
-			}
-			return io.ErrUnexpectedEOF
+		out, err = nextRecord(r.rd)
+		if err == io.EOF { //nolint:errorlint // the bare one is the end
+			err = io.ErrUnexpectedEOF
 		}
-		rec := r.rd.RecordBatch()
-		for i, c := range rec.Columns() {
-			if err := arrowtype.Validate(c); err != nil {
-				return fmt.Errorf("column %q: %w", rec.ColumnName(i), err)
-			}
-			if int64(c.Len()) != rec.NumRows() {
-				return fmt.Errorf("column %q has %d rows, the batch %d", rec.ColumnName(i), c.Len(), rec.NumRows())
-			}
-		}
-		rec.Retain() // the library lets go of it when it reads the next one
-		out = rec
-		return nil
+		return err
 	})
 	if err != nil {
 		// The library's reader is of no use after an error.

@@ -254,6 +254,15 @@ func (s *session) lettersOf(ctx context.Context, letters *deadletter.Store, arg 
 	return name, nil, s.noLetters(ctx, letters, name)
 }
 
+// chosen is the letters of a pipeline that the flags choose; an error names the nearest right name of what no letter has.
+func (s *session) chosen(ctx context.Context, letters *deadletter.Store, arg string, f *letterFlags) (deadletter.Filter, error) {
+	name, groups, err := s.lettersOf(ctx, letters, arg)
+	if err == nil && len(groups) > 0 {
+		err = f.check(groups)
+	}
+	return f.filter(name), err
+}
+
 // noLetters says that a pipeline has no letters, or that there is no such pipeline; nil: it is known and has none.
 func (s *session) noLetters(ctx context.Context, letters *deadletter.Store, name string) error {
 	all, err := letters.List(ctx, deadletter.Filter{})
@@ -382,19 +391,15 @@ given.`,
 		Args: argCount(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.withLetters(cmd.Context(), func(ctx context.Context, letters *deadletter.Store, _ state.Store) error {
-				name, groups, err := s.lettersOf(ctx, letters, args[0])
+				filter, err := s.chosen(ctx, letters, args[0], &f)
 				if err != nil {
 					return err
 				}
-				if err := f.check(groups); err != nil && len(groups) > 0 {
-					return err
-				}
-				filter := f.filter(name)
 				n, err := countLetters(ctx, letters, filter)
 				if err != nil || n == 0 {
 					return join(err, s.print("no row is set aside\n"))
 				}
-				if err := s.confirm(yes, fmt.Sprintf("forget %s of pipeline %s", plural(n, "row"), name)); err != nil {
+				if err := s.confirm(yes, fmt.Sprintf("forget %s of pipeline %s", plural(n, "row"), filter.Pipeline)); err != nil {
 					return err
 				}
 				if n, err = letters.Drop(ctx, filter); err != nil {

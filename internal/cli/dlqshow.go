@@ -48,14 +48,11 @@ copied. Rows that were read are JSON objects.`,
 				f.limit = 0
 			}
 			return s.withLetters(cmd.Context(), func(ctx context.Context, letters *deadletter.Store, _ state.Store) error {
-				name, groups, err := s.lettersOf(ctx, letters, args[0])
+				filter, err := s.chosen(ctx, letters, args[0], &f.letterFlags)
 				if err != nil {
 					return err
 				}
-				if err := f.check(groups); err != nil && len(groups) > 0 {
-					return err
-				}
-				return s.showLetters(ctx, letters, f.filter(name), f)
+				return s.showLetters(ctx, letters, filter, f)
 			})
 		},
 	}

@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -239,13 +240,7 @@ func (*replaySource) Compare(a, b record.Position) (int, bool) {
 	if err1 != nil || err2 != nil {
 		return 0, false
 	}
-	switch {
-	case x < y:
-		return -1, true
-	case x > y:
-		return 1, true
-	}
-	return 0, true
+	return cmp.Compare(x, y), true
 }
 
 // Migrate implements connector.Positions.
