@@ -423,7 +423,7 @@ func (s *sink) Readback(dataset string) (connector.SourceConfig, error) {
 }
 
 // URI implements connector.Named.
-func (s *sink) URI(dataset string) string { return sqlgen.FileURI(s.cfg.Path, dataset) }
+func (s *sink) URI(dataset string) string { return connector.FileURI(s.cfg.Path, dataset) }
 
 // Close implements connector.Sink: what was not committed is rolled back.
 func (s *sink) Close(context.Context) error {

@@ -438,7 +438,7 @@ func (s *source) Check(ctx context.Context) ([]connector.Probe, error) {
 }
 
 // URI implements connector.Named.
-func (s *source) URI(dataset string) string { return sqlgen.FileURI(s.cfg.Path, dataset) }
+func (s *source) URI(dataset string) string { return connector.FileURI(s.cfg.Path, dataset) }
 
 // Close implements connector.Source.
 func (s *source) Close(context.Context) error {

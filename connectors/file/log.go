@@ -268,5 +268,5 @@ func (s *logSink) URI(name string) string {
 	if set := s.sets[name]; set != nil {
 		folder = set.Folder
 	}
-	return fileURI(filepath.Join(s.root, folder))
+	return connector.FileURI(filepath.Join(s.root, folder), "")
 }

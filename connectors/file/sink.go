@@ -278,7 +278,7 @@ func (s *sink) URI(name string) string {
 	if s.cfg.std() {
 		return "file:///dev/stdout"
 	}
-	return fileURI(s.target(name))
+	return connector.FileURI(s.target(name), "")
 }
 
 // typeRules is the mapping table: formats keep every type, see their packages.

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net/url"
-	"path/filepath"
 	"slices"
 
 	"github.com/leatdata/leat/connector"
@@ -547,17 +545,5 @@ func (s *source) URI(string) string {
 	if s.cfg.std() {
 		return "file:///dev/stdin"
 	}
-	return fileURI(s.cfg.Path)
-}
-
-func fileURI(name string) string {
-	abs, err := filepath.Abs(name)
-	if err != nil {
-		abs = name
-	}
-	abs = filepath.ToSlash(abs)
-	if abs[0] != '/' { // a drive letter
-		abs = "/" + abs
-	}
-	return (&url.URL{Scheme: "file", Path: abs}).String()
+	return connector.FileURI(s.cfg.Path, "")
 }

@@ -10,7 +10,6 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/leatdata/leat/connector"
-	"github.com/leatdata/leat/connector/sqlgen"
 )
 
 var (
@@ -72,5 +71,5 @@ func fileURI(path, dataset string) string {
 	if path == inMemory {
 		return (&url.URL{Scheme: system, Opaque: "memory", Fragment: dataset}).String()
 	}
-	return sqlgen.FileURI(path, dataset)
+	return connector.FileURI(path, dataset)
 }
