@@ -101,11 +101,16 @@ func report(err error) int {
 
 func (w *worker) path(name string) string { return filepath.Join(w.dir, name) }
 
-// publish sends changes without end, until there is a file "finish".
+// publish sends changes without end, until there is a file "finish" and everything was sent again that a sink has got before it was cut
+// off: the beginning of a replay unit whose end was not stored.
 func (w *worker) publish(ctx context.Context, n int) error {
+	sent := 0
+	if last := lastLine(w.path("blind")); len(last) == 4 {
+		sent, _ = strconv.Atoi(last[2])
+	}
 	for {
 		_, err := os.Stat(w.path("finish"))
-		if err == nil {
+		if err == nil && n >= sent {
 			if err := os.WriteFile(w.path("end"), []byte(strconv.Itoa(n)), 0o600); err != nil {
 				return err
 			}
