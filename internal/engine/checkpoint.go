@@ -50,7 +50,10 @@ func (g *generation) checkpoint(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	if at.Equal(g.saved) {
+	if at.Equal(g.saved) { // nothing more is read, but sinks of durable lanes may get on
+		if g.durable == nil || time.Since(g.told) < factsEvery {
+			return nil
+		}
 		return g.saveFacts(ctx)
 	}
 	err := g.r.update(ctx, func(rec *state.Record) error {
@@ -75,19 +78,17 @@ func (g *generation) checkpoint(ctx context.Context) error {
 	return nil
 }
 
-// saveFacts saves from time to time how far durable lanes are while nothing more is read: for people.
+// factsEvery bounds how often it is saved, for people, how far lanes are.
+const factsEvery = 2 * time.Second
+
+// saveFacts saves how far lanes are.
 func (g *generation) saveFacts(ctx context.Context) error {
-	if g.durable == nil || time.Since(g.told) < factsEvery {
-		return nil
-	}
 	g.told = time.Now()
 	return g.r.update(ctx, func(rec *state.Record) error {
 		rec.Lanes = g.laneFacts(rec.Lanes)
 		return nil
 	})
 }
-
-const factsEvery = 2 * time.Second
 
 // safe is the mark up to which everything is durable: in every sink, or in lanes that outlive the process.
 func (g *generation) safe() (lane.Mark, bool) {

@@ -403,11 +403,8 @@ const maxHeld = 256
 // take handles one item.
 func (d *deliverer) take(ctx context.Context, del lane.Delivery[lane.Item]) error {
 	b, ok := del.Item().(lane.Batch)
-	if !ok {
-		if d.g.durable == nil {
-			return del.Ack() // a snapshot is complete: the ledger of the next position says so, too
-		}
-		d.held = append(d.held, del) // no item is acknowledged that the sink's progress does not cover
+	if !ok { // a snapshot is complete: the ledger of the next position says so, too, and acknowledges both
+		d.held = append(d.held, del)
 		return nil
 	}
 	over, err := d.skipper.over(b.Position, b.Ledger)
@@ -420,10 +417,7 @@ func (d *deliverer) take(ctx context.Context, del lane.Delivery[lane.Item]) erro
 	if over {
 		n := int64(b.NumRows())
 		d.g.r.ctl.sink(d.spec.Name, func(s *SinkStatus) { s.Skipped += n })
-		if d.g.durable == nil {
-			return del.Ack()
-		}
-		return d.passOver(del, b) // with the next commit, which says how far along the lane that is
+		return del.Ack()
 	}
 	if stats, err := d.g.stream.Stats(d.spec.Name); err == nil {
 		d.g.r.ctl.sink(d.spec.Name, func(s *SinkStatus) { s.Queued = stats.Queued.Bytes })

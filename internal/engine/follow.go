@@ -211,10 +211,8 @@ func (g *generation) watchLag(done <-chan struct{}) {
 	if !ok {
 		return
 	}
-	t := time.NewTicker(lagEvery)
-	defer t.Stop()
 	warned := false
-	for {
+	ask := func() {
 		ctx, cancel := context.WithTimeout(g.hard, lagEvery)
 		lag, err := l.Lag(ctx)
 		cancel()
@@ -225,14 +223,9 @@ func (g *generation) watchLag(done <-chan struct{}) {
 			warned = true
 			g.r.log.Warn("asking for the lag", slog.Any("error", err))
 		}
-		select {
-		case <-t.C:
-		case <-done:
-			return
-		case <-g.soft.Done():
-			return
-		}
 	}
+	ask()
+	g.every(lagEvery, done, ask)
 }
 
 const lagEvery = 3 * time.Second

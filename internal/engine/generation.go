@@ -112,8 +112,12 @@ func (g *generation) open() (start, error) {
 	if _, err := r.loadOrders(ctx); err != nil {
 		return start{}, err
 	}
-	if rec, _, err := r.load(ctx); err == nil && rec != nil {
-		r.before = *rec
+	before, _, err := r.load(ctx)
+	if err != nil {
+		return start{}, err
+	}
+	if before != nil {
+		r.before = *before
 	}
 	blue, problems, err := r.plans(ctx, g.src, g.srcValue, g.asked())
 	if err == nil {
@@ -224,6 +228,9 @@ func (g *generation) startLanes(ctx context.Context, c choice, order compare, mi
 		}
 		if p.Position, err = migrate(p.Position); err != nil {
 			return start{}, fmt.Errorf("the position in sink %q: %w", d.spec.Name, err)
+		}
+		if g.durable != nil && has && p.Run == c.run { // it can only have come from the lanes
+			return start{}, lostError(fmt.Sprintf("sink %q has", d.spec.Name), p.Position, record.Position{})
 		}
 		l := laneState{sink: d.spec.Name, kind: d.kind, committed: p, has: has}
 		if outdated(c, f, l) {
@@ -392,6 +399,22 @@ func (g *generation) read(rd *reader) {
 	close(g.over)
 }
 
+// every calls f again and again, until done is closed or reading ends. f is first called after d.
+func (g *generation) every(d time.Duration, done <-chan struct{}, f func()) {
+	t := time.NewTicker(d)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			f()
+		case <-done:
+			return
+		case <-g.soft.Done():
+			return
+		}
+	}
+}
+
 // broke is told of panics in goroutines of connectors.
 func (g *generation) broke(err error) { g.fail(err, nil) }
 
@@ -480,11 +503,7 @@ func (g *generation) end(rd *reader) error {
 		}
 	}
 	if g.durable != nil && g.hard.Err() == nil {
-		err := g.r.update(g.hard, func(rec *state.Record) error {
-			rec.Lanes = g.laneFacts(rec.Lanes)
-			return nil
-		})
-		if err != nil {
+		if err := g.saveFacts(g.hard); err != nil {
 			g.r.log.Warn("saving what is known of the lanes", slog.Any("error", err))
 		}
 	}
@@ -580,4 +599,12 @@ func (g *generation) closeFailed(err, e error) error {
 	}
 	g.r.log.Warn("closing", slog.Any("error", e))
 	return err
+}
+
+// signal wakes whoever waits on a channel of capacity 1.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }

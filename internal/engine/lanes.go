@@ -97,7 +97,7 @@ func chooseLanes(p Plan, src connector.SourceContract, can bool, stream string, 
 // chooseLanes decides where the lanes are kept; rec is what is saved of the pipeline, nil: nothing.
 func (r *runner) chooseLanes(rec *state.Record) (LaneChoice, string, error) {
 	stream, began := "", false
-	if rec != nil && (!rec.Progress.Position.Zero() || !rec.Origin.Zero()) && r.plan.Changed != ResetChanged {
+	if rec != nil && (!rec.Progress.Position.Zero() || !rec.Origin.Zero()) {
 		stream, began = rec.Stream, true
 	}
 	durable, why, err := chooseLanes(r.plan, r.contract, r.deps.DurableLanes != nil, stream, began)
@@ -147,12 +147,7 @@ func (g *generation) goOn(ctx context.Context, c choice, order compare, migrate 
 		return s, false, fmt.Errorf("the position in the lanes: %w", err)
 	}
 	if lost(c, order, at, found) {
-		return s, false, &connector.Error{
-			Class: connector.ClassPosition, Code: "engine.lanes_lost", Doing: "going on from durable lanes",
-			Err: fmt.Errorf("the source has released what came up to %s, and the lanes go up to %s: their folder was lost or put back",
-				c.saved, at.Position),
-			Hint: "put the folder of the lanes back as it was, or copy everything again with --restart",
-		}
+		return s, false, lostError("the source has released", c.saved, at.Position)
 	}
 	if !found {
 		return s, false, g.attachAll()
@@ -166,6 +161,14 @@ func (g *generation) goOn(ctx context.Context, c choice, order compare, migrate 
 	}
 	from := connector.From{Origin: connector.Resume, Attempt: max(c.attempt, 1), Position: at.Position}
 	return start{from: from, resumed: true, skips: map[string]skip{}}, true, nil
+}
+
+func lostError(who string, has, lanes record.Position) error {
+	return &connector.Error{
+		Class: connector.ClassPosition, Code: "engine.lanes_lost", Doing: "going on from durable lanes",
+		Err:  fmt.Errorf("%s what came up to %s, and the lanes go up to %s: their folder was lost or put back", who, has, lanes),
+		Hint: "put the folder of the lanes back as it was, or copy everything again with --restart",
+	}
 }
 
 // attachAll attaches the lanes that were let go before they had anything that counts.
@@ -265,10 +268,6 @@ func (d *deliverer) cover(p record.Progress, has bool, holds lane.Holding) error
 		}
 		return d.wrap(emptiedError(d.spec.Name))
 	}
-	if p.Item == 0 { // it was committed before the lanes were durable
-		d.skipper.until = p.Position
-		return nil
-	}
 	ok, err := d.g.durable.Covered(d.spec.Name, p.Item)
 	if err != nil {
 		return d.wrap(err)
@@ -305,13 +304,6 @@ func (n *names) take() []string {
 	list := n.list
 	n.list = nil
 	return list
-}
-
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // answer is a request of a sink, and the datasets that it gets.
@@ -482,20 +474,13 @@ func (g *generation) watchLanes(done <-chan struct{}) {
 	if g.durable == nil {
 		return
 	}
-	t := time.NewTicker(time.Second)
-	defer t.Stop()
-	for {
+	look := func() {
 		for _, d := range g.lanes {
 			if h, err := g.durable.Holds(d.spec.Name); err == nil {
 				g.r.ctl.sink(d.spec.Name, func(s *SinkStatus) { s.Held = h })
 			}
 		}
-		select {
-		case <-t.C:
-		case <-done:
-			return
-		case <-g.soft.Done():
-			return
-		}
 	}
+	look()
+	g.every(time.Second, done, look)
 }

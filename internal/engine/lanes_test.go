@@ -323,7 +323,7 @@ func TestLanesStayWhatTheyAre(t *testing.T) {
 		if err := f.check(); err != nil {
 			t.Error(err)
 		}
-		f.plan.Changed = engine.ResetChanged
+		f.Look(func() { f.store.Record = f.store.Record.Reset() })
 		ctl := engine.NewControl()
 		d := f.deps()
 		d.Control = ctl
@@ -331,4 +331,33 @@ func TestLanesStayWhatTheyAre(t *testing.T) {
 			t.Errorf("a run that begins anew has lanes %s, %v", ctl.Status().Lanes, err)
 		}
 	})
+}
+
+// Lanes that are lost before anything was saved are missed, too: a sink can have its rows from nowhere else.
+//
+// clause W14.
+func TestLanesAreLostEarly(t *testing.T) {
+	met := 0
+	for step := 1; step < 150; step++ {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFollowed(48, true, true)
+			f.keepLanes()
+			f.SetFaults(sim.Faults{CrashAt: step, After: true})
+			_, _ = f.run(t.Context()) // whatever comes of it
+			f.Restart()
+			f.SetFaults(sim.Faults{})
+			if !f.sinks[0].Has || !f.store.Record.Progress.Position.Zero() {
+				return
+			}
+			met++
+			f.lanes = (&sim.Lanes{}).AddTo(f.World)
+			_, err := f.run(t.Context())
+			if known, ok := errors.AsType[*connector.Error](err); !ok || known.Code != "engine.lanes_lost" {
+				t.Fatalf("crash at %d: %v", step, err)
+			}
+		})
+	}
+	if met == 0 {
+		t.Error("no crash came between a commit and the first save")
+	}
 }

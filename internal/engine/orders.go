@@ -71,17 +71,8 @@ func (r *runner) loadOrders(ctx context.Context) (bool, error) {
 
 // watchOrders looks at what people want from time to time.
 func (g *generation) watchOrders(done <-chan struct{}) {
-	t := time.NewTicker(ordersEvery)
-	defer t.Stop()
 	warned := false
-	for {
-		select {
-		case <-t.C:
-		case <-done:
-			return
-		case <-g.soft.Done():
-			return
-		}
+	g.every(ordersEvery, done, func() {
 		news, err := g.r.loadOrders(g.soft)
 		switch {
 		case err != nil && !warned && g.soft.Err() == nil:
@@ -93,7 +84,7 @@ func (g *generation) watchOrders(done <-chan struct{}) {
 				d.kick()
 			}
 		}
-	}
+	})
 }
 
 // obey brings the reader's side in line with what people want: datasets that are paused, and backfills.

@@ -137,19 +137,6 @@ func (d *deliverer) askToBeFilled(ctx context.Context) (filled bool, err error) 
 	}
 }
 
-// passOver holds an item that the sink has from the time before its lane was durable: it is acknowledged with the first commit that says
-// how far along the lane the sink is.
-func (d *deliverer) passOver(del lane.Delivery[lane.Item], b lane.Batch) error {
-	if len(d.held) == 0 && !d.dirty {
-		d.since = time.Now()
-	}
-	d.held = append(d.held, del)
-	if d.skipper.until.Zero() && !b.Position.Zero() {
-		d.boundary, d.number, d.mid = lane.Mark{Position: b.Position, Ledger: b.Ledger}, del.Number(), false
-	}
-	return nil
-}
-
 // coverAgain goes on with a sink that was opened again behind a durable lane: what it has is acknowledged there.
 func (d *deliverer) coverAgain(p record.Progress, has bool) error {
 	holds, err := d.g.durable.Holds(d.spec.Name)

@@ -33,10 +33,7 @@ func (m *mailbox) put(p record.Position) {
 	m.mu.Lock()
 	m.at, m.full = p, true
 	m.mu.Unlock()
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
+	signal(m.wake)
 }
 
 func (m *mailbox) take() (record.Position, bool) {
@@ -218,10 +215,7 @@ func (r *reader) drive() (bool, error) {
 		return err
 	})
 	if was := r.g.reconciled.Swap(ok); ok && !was {
-		select {
-		case r.g.inOrder <- struct{}{}:
-		default:
-		}
+		signal(r.g.inOrder)
 	}
 	if err != nil {
 		return false, fmt.Errorf("source: its control plane: %w", err)
