@@ -215,27 +215,8 @@ func (g *generation) startLanes(ctx context.Context, c choice, order compare, mi
 			f.lanes = append(f.lanes, laneState{sink: d.spec.Name, kind: stores, has: true, committed: done})
 			continue
 		}
-		if err := d.start(ctx); err != nil {
-			return start{}, err
-		}
-		p, has, err := d.progress(ctx)
+		l, err := d.stands(ctx, c, f, migrate)
 		if err != nil {
-			return start{}, err
-		}
-		d.ledger, d.stranger = p.Ledger, has && p.Run != c.run || d.begun()
-		if d.kind != stores && d.kind != phased && !slices.Contains(c.joined, d.spec.Name) {
-			d.ledger = c.ledger
-		}
-		if p.Position, err = migrate(p.Position); err != nil {
-			return start{}, fmt.Errorf("the position in sink %q: %w", d.spec.Name, err)
-		}
-		if g.durable != nil && has && p.Run == c.run { // it can only have come from the lanes
-			return start{}, lostError(fmt.Sprintf("sink %q has", d.spec.Name), p.Position, record.Position{})
-		}
-		l := laneState{sink: d.spec.Name, kind: d.kind, committed: p, has: has}
-		if outdated(c, f, l) {
-			d.stranger = true
-		} else if err := d.trusted(ctx, p, has); err != nil {
 			return start{}, err
 		}
 		f.lanes = append(f.lanes, l)
@@ -253,6 +234,34 @@ func (g *generation) startLanes(ctx context.Context, c choice, order compare, mi
 		}
 	}
 	return s, nil
+}
+
+// stands starts the sink and reads what it has.
+func (d *deliverer) stands(ctx context.Context, c choice, f startFacts, migrate migration) (laneState, error) {
+	l := laneState{sink: d.spec.Name, kind: d.kind}
+	if err := d.start(ctx); err != nil {
+		return l, err
+	}
+	p, has, err := d.progress(ctx)
+	if err != nil {
+		return l, err
+	}
+	d.ledger, d.stranger = p.Ledger, has && p.Run != c.run || d.begun()
+	if d.kind != stores && d.kind != phased && !slices.Contains(c.joined, d.spec.Name) {
+		d.ledger = c.ledger
+	}
+	if p.Position, err = migrate(p.Position); err != nil {
+		return l, fmt.Errorf("the position in sink %q: %w", d.spec.Name, err)
+	}
+	if d.g.durable != nil && has && p.Run == c.run { // it can only have come from the lanes
+		return l, lostError(fmt.Sprintf("sink %q has", d.spec.Name), p.Position, record.Position{})
+	}
+	l.committed, l.has = p, has
+	if outdated(c, f, l) {
+		d.stranger = true
+		return l, nil
+	}
+	return l, d.trusted(ctx, p, has)
 }
 
 func setOf(names []string) map[string]bool {

@@ -27,7 +27,8 @@ create table if not exists pipeline_orders (
 // file is what the state file is.
 func file() sqlitefile.Kind {
 	return sqlitefile.Kind{
-		Name: "the state file", Code: "state", Hint: "the folder must be writable and on a local disk; the path of the state file can be set",
+		Name: "the state file", Code: "state",
+		Hint:          "the folder must be writable and on a local disk; the path of the state file can be set",
 		ApplicationID: 0x6c656174, // "leat"
 		Layout:        2,          // 1 had no orders
 		Schema:        createTables,
