@@ -422,6 +422,10 @@ func (b *backfiller) fill(ctx context.Context, d lane.Delivery[lane.Request]) er
 		if ds.Schema == nil || !b.known[ds.Name] || (len(r.Datasets) > 0 && !slices.Contains(r.Datasets, ds.Name)) {
 			continue
 		}
+		if b.paused[ds.Name] { // it is filled once it is resumed
+			b.merge.Fail(ds.Schema, r.Sink)
+			continue
+		}
 		if err := b.lack(ctx, i, ds.Schema, backfill.Truncate); err != nil {
 			return err
 		}

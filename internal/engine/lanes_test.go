@@ -184,6 +184,38 @@ func TestLaneIsLetGo(t *testing.T) {
 	})
 }
 
+// A dataset that is paused is not filled into a sink that comes back: it is once it is resumed.
+//
+// clause E10.
+func TestPausedDatasetIsNotFilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollowed(43, true, true)
+		f.keepLanes()
+		f.plan.Lanes.Quota = lane.Quota{Bytes: 40_000, Detach: true}
+		f.src.Writes = 10
+		r := f.start(t)
+		time.Sleep(time.Minute)
+		f.Look(func() { f.sinks[1].Broken = errors.New("out of order") })
+		f.write(1000, 10*time.Minute)
+		f.store.Order(state.Orders{Datasets: []string{"t"}})
+		time.Sleep(10 * time.Second)
+		before := maps.Clone(f.sinks[1].Durable.Rows)
+		f.Look(func() { f.sinks[1].Broken = nil })
+		f.write(20, 5*time.Minute)
+		if s := r.sinkStatus("sink1"); s.Held.Detached || s.State != state.LaneLive || !maps.Equal(before, f.sinks[1].Durable.Rows) {
+			t.Errorf("the lane is shown as %q, detached %v, or the sink got rows of a dataset that is paused", s.State, s.Held.Detached)
+		}
+		f.store.Order(state.Orders{})
+		time.Sleep(5 * time.Minute)
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+		if err := f.check(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Lanes that were lost, or put back from a backup, are never taken for empty ones: the source has released what was in them.
 //
 // clauses S4, W14.
