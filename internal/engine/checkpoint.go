@@ -78,18 +78,6 @@ func (g *generation) checkpoint(ctx context.Context) error {
 	return nil
 }
 
-// factsEvery bounds how often it is saved, for people, how far lanes are.
-const factsEvery = 2 * time.Second
-
-// saveFacts saves how far lanes are.
-func (g *generation) saveFacts(ctx context.Context) error {
-	g.told = time.Now()
-	return g.r.update(ctx, func(rec *state.Record) error {
-		rec.Lanes = g.laneFacts(rec.Lanes)
-		return nil
-	})
-}
-
 // safe is the mark up to which everything is durable: in every sink, or in lanes that outlive the process.
 func (g *generation) safe() (lane.Mark, bool) {
 	if g.durable != nil {
