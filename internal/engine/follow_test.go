@@ -416,20 +416,13 @@ func TestResnapshotWhileRunning(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFollowed(seed, true, true)
 			f.src.Writes = 200
-			f.plan.Once = false
-			ctl := engine.NewControl()
-			ended := make(chan error, 1)
-			go func() {
-				_, err := engine.Run(t.Context(), f.plan, engine.Deps{Store: f.store, Control: ctl, Rand: rand.New(rand.NewPCG(seed, 7))})
-				ended <- err
-			}()
+			r := f.start(t)
 			for range 3 {
 				time.Sleep(200 * time.Millisecond)
-				ctl.Resnapshot("t", "unknown")
+				r.ctl.Resnapshot("t", "unknown")
 			}
 			time.Sleep(time.Minute)
-			ctl.Stop()
-			if err := <-ended; err != nil {
+			if err := r.stop(); err != nil {
 				t.Fatal(err)
 			}
 			truncates := 0
