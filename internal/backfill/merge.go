@@ -324,7 +324,10 @@ func (m *Merge) mayEmpty(j *job) bool {
 	return j.serial <= m.kept || !slices.ContainsFunc(j.lanes, func(l string) bool { return m.loose[l] })
 }
 
-// Kept takes note of a ledger that is kept, or that lanes get before anything that follows.
+// Told says that everything that follows comes behind a ledger of this moment, also after a crash.
+func (m *Merge) Told() { m.kept = m.opened }
+
+// Kept takes note of a ledger that is kept.
 func (m *Merge) Kept(raw json.RawMessage) {
 	if l, err := decodeLedger(raw); err == nil { // it was encoded here
 		m.kept = max(m.kept, l.Opened)

@@ -254,8 +254,8 @@ func (s *session) lettersOf(ctx context.Context, letters *deadletter.Store, arg 
 	return name, nil, s.noLetters(ctx, letters, name)
 }
 
-// chosen is the letters of a pipeline that the flags choose; an error names the nearest right name of what no letter has.
-func (s *session) chosen(ctx context.Context, letters *deadletter.Store, arg string, f *letterFlags) (deadletter.Filter, error) {
+// letterFilter is the letters of a pipeline that the flags choose; an error names the nearest right name of what no letter has.
+func (s *session) letterFilter(ctx context.Context, letters *deadletter.Store, arg string, f *letterFlags) (deadletter.Filter, error) {
 	name, groups, err := s.lettersOf(ctx, letters, arg)
 	if err == nil && len(groups) > 0 {
 		err = f.check(groups)
@@ -391,7 +391,7 @@ given.`,
 		Args: argCount(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.withLetters(cmd.Context(), func(ctx context.Context, letters *deadletter.Store, _ state.Store) error {
-				filter, err := s.chosen(ctx, letters, args[0], &f)
+				filter, err := s.letterFilter(ctx, letters, args[0], &f)
 				if err != nil {
 					return err
 				}

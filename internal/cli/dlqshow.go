@@ -48,7 +48,7 @@ copied. Rows that were read are JSON objects.`,
 				f.limit = 0
 			}
 			return s.withLetters(cmd.Context(), func(ctx context.Context, letters *deadletter.Store, _ state.Store) error {
-				filter, err := s.chosen(ctx, letters, args[0], &f.letterFlags)
+				filter, err := s.letterFilter(ctx, letters, args[0], &f.letterFlags)
 				if err != nil {
 					return err
 				}

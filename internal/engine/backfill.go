@@ -52,7 +52,7 @@ type backfiller struct {
 	schemas []newSchema                // that the saved identity does not have yet
 	failed  map[string]map[string]bool // datasets that failed while they were written, by sink, as lanes call them
 	sources map[string][]string        // datasets of the source, by what the lanes call them
-	saved   json.RawMessage            // the newest ledger that is saved
+	saved   json.RawMessage            // the newest ledger that is saved; nil: it was looked at
 }
 
 // openBackfills finds out what each lane lacks.
@@ -107,7 +107,7 @@ func (g *generation) openBackfills(ctx context.Context, s start, c choice) error
 		return err
 	}
 	if g.durable == nil {
-		b.merge.Kept(b.merge.Ledger())
+		b.merge.Told()
 		return nil
 	}
 	if at, ok := g.durable.Stored(); ok && at.Ledger != string(b.merge.Ledger()) { // what lanes have tells of it from the start
@@ -284,10 +284,9 @@ func (b *backfiller) turn(ctx context.Context) (moved bool, err error) {
 		if err := b.refresh(ctx); err != nil {
 			return moved, err
 		}
-		b.mu.Lock()
-		saved := b.saved
-		b.mu.Unlock()
-		b.merge.Kept(saved)
+		if saved := b.takeSaved(); saved != nil {
+			b.merge.Kept(saved)
+		}
 		for _, d := range b.merge.Turn(r.last) {
 			if err := b.deliver(ctx, d); err != nil {
 				return moved, err
@@ -302,6 +301,15 @@ func (b *backfiller) turn(ctx context.Context) (moved bool, err error) {
 	}
 	b.start()
 	return moved, nil
+}
+
+// takeSaved returns the ledger that was saved last, once.
+func (b *backfiller) takeSaved() json.RawMessage {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	saved := b.saved
+	b.saved = nil
+	return saved
 }
 
 // wishes does what sinks and people ask for.
@@ -337,8 +345,8 @@ func (b *backfiller) mark(ctx context.Context, at record.Position) error {
 	if err := b.g.stream.Publish(ctx, item); err != nil {
 		return fmt.Errorf("publishing: %w", err)
 	}
-	if b.g.durable != nil { // whatever follows is delivered behind it, also after a crash
-		b.merge.Kept(b.merge.Ledger())
+	if b.g.durable != nil {
+		b.merge.Told()
 	}
 	return nil
 }
