@@ -17,13 +17,6 @@ import (
 	"time"
 )
 
-// contender is one way to do a job: a shell command, run with bash.
-type contender struct {
-	name    string
-	command string
-	reset   string // run before each round, not measured
-}
-
 // job is one workload.
 type job struct {
 	name       string
@@ -128,7 +121,7 @@ func runJob(ctx context.Context, b *strings.Builder, j job, rounds int) (err err
 	if j.most > 0 {
 		rounds = min(rounds, j.most)
 	}
-	cs := j.contenders(dir)
+	cs := append(j.contenders(dir), peersOf(j.name, jobEnv{dir: dir, rows: data.rows})...)
 	results := make([][]measured, len(cs))
 	for r := range rounds {
 		for i, c := range cs {
