@@ -11,12 +11,13 @@ import (
 	"github.com/leatdata/leat/record"
 )
 
-// Env is all that a connector is handed besides its configuration. Every field is set.
+// Env is all that a connector is handed besides its configuration. Fields are set where nothing else is said.
 type Env struct {
 	Pipeline  string // the pipeline's stable name
 	Log       *slog.Logger
 	Now       func() time.Time // the run's clock, so that a replay is reproducible
 	Roundtrip func(op string)  // count a real call to the system, retries too
+	Memory    int64            // most bytes that buffers of this connector should take, of the run's budget; 0: the connector's choice
 	Parent    map[string]any   // values of the parent record, for a child source, see ResolveParent; nil: a root
 	// Go starts a goroutine that the engine waits for: a replacement generation starts only after all of them ended. It is refused
 	// after Close.

@@ -18,9 +18,7 @@ import (
 )
 
 const (
-	defaultChunkBuffer = 64 << 20 // a chunk that is larger is passed on while it is read, and the stream waits for it
-	heldBytes          = 64 << 20 // changes that wait for chunks: the stream waits when there are more
-	chunkRetry         = time.Second
+	chunkRetry = time.Second
 )
 
 // backfiller gives lanes the snapshots that they lack while changes are followed. All but what its mutex guards belongs to the reader's

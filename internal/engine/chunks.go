@@ -58,7 +58,7 @@ func (b *backfiller) next(ctx context.Context) (event, bool) {
 			return event{}, false
 		}
 	}
-	if b.running > 0 && b.merge.Held() > heldBytes {
+	if b.running > 0 && b.merge.Held() > b.g.r.shares.held {
 		select {
 		case e := <-b.events:
 			return e, true
@@ -278,7 +278,7 @@ func (b *backfiller) read(ctx context.Context, w *backfill.Work) {
 	err := b.chunks.ReadChunk(ctx, w.Chunk, func(batch *record.Batch) error {
 		e.batches = append(e.batches, batch)
 		size += batch.Bytes()
-		if size < orDefault(b.g.r.deps.chunkBuffer, defaultChunkBuffer) {
+		if size < orDefault(b.g.r.deps.chunkBuffer, b.g.r.shares.chunk) {
 			return nil
 		}
 		part := event{work: w, batches: e.batches, more: true, taken: make(chan struct{})}

@@ -101,6 +101,7 @@ type SinkStatus struct {
 	Filling   bool         // a snapshot of it is not complete
 	Retries   int64        // generations that replaced a failed one
 	Position  record.Position
+	Latencies Latencies         // of changes that became durable, by this process
 	ByDataset map[string]int64  // rows written
 	Failed    map[string]string // datasets that failed for this sink alone, with the reason
 }

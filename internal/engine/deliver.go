@@ -76,6 +76,7 @@ type pending struct {
 	waits     []*gathered // received and not written yet, by dataset
 	waitRows  int
 	waitBytes int64
+	stamps    []stamp // when the changes among them were committed in the source
 }
 
 // committed is a commit of a sink that keeps its progress: the mark that the lane carried, and the ledger as the sink keeps it.
@@ -116,7 +117,7 @@ func (d *deliverer) value() *value {
 
 // open builds a value of the sink, without I/O.
 func (d *deliverer) open() error {
-	v := d.g.r.newValue(d.g.hard, d.spec.Name, d.g.broke)
+	v := d.g.r.newValue(d.g.hard, d.spec.Name, d.g.r.shares.sink, d.g.broke)
 	d.mu.Lock()
 	d.v = v
 	d.mu.Unlock()
@@ -378,7 +379,7 @@ func (d *deliverer) due() bool {
 	if !d.atBoundary() || d.kind == whole {
 		return false
 	}
-	size := max(d.g.r.plan.Commit.Bytes, min(d.offer.Contract.Bytes, maxCommit))
+	size := max(d.g.r.plan.Commit.Bytes, min(d.offer.Contract.Bytes, d.g.r.shares.sink))
 	switch {
 	case d.bytes >= size, d.heldBytes >= max(size, d.g.r.plan.QueueBytes), d.later != nil, d.g.soft.Err() != nil:
 		return true
@@ -393,9 +394,6 @@ func (d *deliverer) due() bool {
 	}
 	return !d.g.r.contract.Bounded && d.offer.Contract.Every == 0 && d.consumer.CaughtUp()
 }
-
-// maxCommit bounds what a sink that likes to collect keeps from being acknowledged, in bytes.
-const maxCommit = 64 << 20
 
 // maxHeld bounds the items without rows that wait to be acknowledged.
 const maxHeld = 256
@@ -427,6 +425,7 @@ func (d *deliverer) take(ctx context.Context, del lane.Delivery[lane.Item]) erro
 	}
 	d.held = append(d.held, del)
 	d.heldBytes += b.Bytes()
+	d.stamps = stamped(d.stamps, b.Batch)
 	if err := d.gather(ctx, b.Batch); err != nil {
 		return err
 	}
@@ -546,7 +545,14 @@ func (d *deliverer) settled(at committed) error {
 			in.committed = true
 		}
 	}
-	d.g.r.ctl.sink(d.spec.Name, func(s *SinkStatus) { s.Durable += n; s.Position = at.Position })
+	now := d.g.r.now()
+	d.g.r.ctl.sink(d.spec.Name, func(s *SinkStatus) {
+		s.Durable += n
+		s.Position = at.Position
+		for _, c := range d.stamps {
+			s.Latencies.add(now.Sub(c.at), c.rows)
+		}
+	})
 	if err := d.ackHeld(); err != nil {
 		return err
 	}
@@ -556,7 +562,7 @@ func (d *deliverer) settled(at committed) error {
 	d.durable = at // not before: a commit that the lane did not hear of is skipped as one whose outcome was unknown
 	d.epoch = at.epoch
 	held := d.held
-	d.pending = pending{rows: map[string]int64{}, held: held}
+	d.pending = pending{rows: map[string]int64{}, held: held, stamps: d.stamps[:0]}
 	return nil
 }
 

@@ -153,7 +153,7 @@ func (g *generation) open() (start, error) {
 
 func (g *generation) openSource(ctx context.Context) error {
 	r := g.r
-	g.srcValue = r.newValue(ctx, "source", g.broke)
+	g.srcValue = r.newValue(ctx, "source", r.shares.source, g.broke)
 	err := g.srcValue.call("open", func() (err error) {
 		g.src, err = r.plan.Source.Config.Open(g.srcValue.env(r.now))
 		return err

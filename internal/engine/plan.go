@@ -22,7 +22,8 @@ type Plan struct {
 	BadRows    BadRows         // for rows that the source can't read or a transform can't take; sinks may differ
 	Limit      int64           // rows per dataset; 0: all
 	Batch      connector.Limit // wanted size of a batch; zero: 8,192 rows, 4 MiB
-	QueueBytes int64           // of each lane in memory, queued and in flight; 0: 16 MiB
+	Memory     int64           // of all buffers together; 0: half of the limit that Go's memory has, else 256 MiB
+	QueueBytes int64           // what waits in each lane in memory; 0: a share of Memory, 16 MiB at most
 	Lanes      Lanes           // where lanes are kept
 	Retry      Retry
 	Commit     Commit
@@ -160,7 +161,7 @@ type Retry struct {
 // Commit says how often a sink makes durable what it was given: at the end of a replay unit once either bound is passed; where the
 // source never ends, also whenever the lane is empty.
 type Commit struct {
-	Bytes int64         // 0: 16 MiB
+	Bytes int64         // 0: a share of Plan.Memory, 16 MiB at most
 	Every time.Duration // 0: 5 s
 }
 
@@ -187,19 +188,17 @@ type Deps struct {
 	DurableLanes func(ctx context.Context, s lane.Spec) (lane.Durable, error)
 
 	lanes       func(sinks []string, o lane.Options) (lane.Stream, error) // nil: lane.NewMemory
-	chunkBuffer int64                                                     // 0: 64 MiB
+	chunkBuffer int64                                                     // 0: a share of Plan.Memory
 }
 
 const (
-	defaultRows       = 8192
-	defaultBytes      = 4 << 20
-	defaultQueueBytes = 16 << 20
-	defaultCommit     = 16 << 20
-	defaultEvery      = 5 * time.Second
-	defaultDrain      = 30 * time.Second
-	defaultAttempts   = 10
-	defaultMinWait    = 500 * time.Millisecond
-	defaultMaxWait    = time.Minute
+	defaultRows     = 8192
+	defaultBytes    = 4 << 20
+	defaultEvery    = 5 * time.Second
+	defaultDrain    = 30 * time.Second
+	defaultAttempts = 10
+	defaultMinWait  = 500 * time.Millisecond
+	defaultMaxWait  = time.Minute
 )
 
 // withDefaults fills in what was left zero.
@@ -207,8 +206,7 @@ func (p Plan) withDefaults() Plan {
 	if p.Batch == (connector.Limit{}) {
 		p.Batch = connector.Limit{Rows: defaultRows, Bytes: defaultBytes}
 	}
-	p.QueueBytes = orDefault(p.QueueBytes, defaultQueueBytes)
-	p.Commit.Bytes = orDefault(p.Commit.Bytes, defaultCommit)
+	p.Memory = orDefault(p.Memory, bufferMemory())
 	p.Commit.Every = orDefault(p.Commit.Every, defaultEvery)
 	p.Drain = orDefault(p.Drain, defaultDrain)
 	p.Retry.Attempts = orDefault(p.Retry.Attempts, defaultAttempts)

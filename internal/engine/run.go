@@ -57,6 +57,7 @@ type runner struct {
 	contract  connector.SourceContract
 	offers    []SinkOffer
 	admission Admission
+	shares    shares
 	pacer     *pacer
 	bad       *badCounter // rows of the source and the shared transforms
 	sinkBad   []*badCounter
@@ -140,6 +141,7 @@ func (r *runner) admit() error {
 		}
 		r.offers = append(r.offers, o)
 	}
+	r.share()
 	r.admission = Admit(r.contract, r.offers, r.plan.Guarantee)
 	if r.plan.Limit > 0 && (!r.contract.Bounded || r.contract.Incremental) {
 		r.admission.Problems = append(r.admission.Problems, Problem{

@@ -21,6 +21,7 @@ var errStuck = errors.New("it does not return")
 // value is one generation of one connector: it counts the goroutines, names the running call, and turns panics into errors.
 type value struct {
 	who      string // source, or the sink's name: for people
+	memory   int64  // of its buffers, in bytes
 	pipeline string
 	log      *slog.Logger
 	count    func(who string) // of real calls to the system
@@ -36,10 +37,10 @@ type value struct {
 	idle   chan struct{} // closed when sealed and alive is 0
 }
 
-func (r *runner) newValue(ctx context.Context, who string, fail func(error)) *value {
+func (r *runner) newValue(ctx context.Context, who string, memory int64, fail func(error)) *value {
 	vctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	return &value{
-		who: who, pipeline: r.plan.Name, log: r.log.With(slog.String("connector", who)), fail: fail,
+		who: who, memory: memory, pipeline: r.plan.Name, log: r.log.With(slog.String("connector", who)), fail: fail,
 		count: r.ctl.roundtrip, ctx: vctx, cancel: cancel,
 		idle: make(chan struct{}),
 	}
@@ -47,7 +48,7 @@ func (r *runner) newValue(ctx context.Context, who string, fail func(error)) *va
 
 // env is what the connector is handed.
 func (v *value) env(now func() time.Time) connector.Env {
-	return connector.Env{Pipeline: v.pipeline, Log: v.log, Now: now, Roundtrip: v.roundtrip, Go: v.spawn}
+	return connector.Env{Pipeline: v.pipeline, Log: v.log, Now: now, Roundtrip: v.roundtrip, Go: v.spawn, Memory: v.memory}
 }
 
 func (v *value) roundtrip(string) { v.count(v.who) }

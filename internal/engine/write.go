@@ -215,7 +215,7 @@ func sameSchema(a, b *record.Schema) bool {
 
 // remap asks the sink about a schema while it is written to: with a value of its own, as a started one can't be asked.
 func (d *deliverer) remap(ctx context.Context, s *record.Schema) (*layout, []Problem, error) {
-	v := d.g.r.newValue(ctx, d.spec.Name, d.g.broke)
+	v := d.g.r.newValue(ctx, d.spec.Name, d.g.r.shares.sink, d.g.broke)
 	var asked connector.Sink
 	err := v.call("open", func() (err error) {
 		asked, err = d.spec.Config.Open(v.env(d.g.r.now))
