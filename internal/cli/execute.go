@@ -12,6 +12,7 @@ import (
 
 	"github.com/leatdata/leat/config"
 	"github.com/leatdata/leat/internal/engine"
+	"github.com/leatdata/leat/internal/metrics"
 	"github.com/leatdata/leat/state"
 )
 
@@ -23,6 +24,7 @@ type runFlags struct {
 	every       time.Duration
 	stallAfter  time.Duration
 	json        bool
+	metrics     string // address
 	follow      followFlags
 	everySet    func() bool // --progress-every was given
 }
@@ -30,11 +32,13 @@ type runFlags struct {
 func (f *runFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.restart, "restart", false, "forget what was saved of an earlier run, and begin anew")
 	fs.BoolVar(&f.adopt, "adopt", false, "go on from the saved position although the pipeline was changed")
-	fs.StringVar(&f.commitBytes, "commit-bytes", "", "make rows durable after this many bytes, such as 16MB (default 64MiB)")
+	fs.StringVar(&f.commitBytes, "commit-bytes", "", "make rows durable after this many bytes, such as 16MB (default 16MiB)")
 	fs.DurationVar(&f.every, "progress-every", 5*time.Second,
 		"how often progress is logged where there is no terminal; 0: never; a source that is followed: 10s unless given")
 	f.everySet = func() bool { return fs.Changed("progress-every") }
 	fs.DurationVar(&f.stallAfter, "stalled-after", 30*time.Second, "say that a run is stalled when nothing has moved for so long; 0: never")
+	fs.StringVar(&f.metrics, "metrics", "",
+		"HOST:PORT to show metrics at while it runs, in the form that Prometheus reads, such as :9464 for this machine alone")
 	fs.BoolVar(&f.json, "json", false, "print the summary as JSON on standard output (on standard error where that takes data)")
 }
 
@@ -100,6 +104,14 @@ func (s *session) execute(ctx context.Context, p *config.Pipeline, f *runFlags) 
 		s.say(fmt.Sprintf("leat: following as pipeline %s; leat status %[1]s shows it from elsewhere, ^C stops\n", p.Name))
 	}
 	ctl := engine.NewControl()
+	if f.metrics != "" {
+		url, stop, err := metrics.Serve(ctx, f.metrics, p.Name, ctl.Status)
+		if err != nil {
+			return &usageError{err: err, hint: "--metrics :9464, or another port that is free"}
+		}
+		defer stop()
+		log.Info("metrics", slog.String("url", url))
+	}
 	released := s.stopOnDrain(ctl)
 	stop := s.watch(ctx, ctl, shown)
 	sum, runErr := engine.Run(ctx, plan, engine.Deps{

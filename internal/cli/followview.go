@@ -156,9 +156,12 @@ func footLines(v view) []string {
 		lines = append(lines, v.State)
 	}
 	parts := lagTexts(v.Lag)
-	for _, q := range v.Queues {
-		if q.Bytes > 0 {
-			parts = append(parts, fmt.Sprintf("%s waits for %s", bytesText(q.Bytes), q.Sink))
+	for _, k := range v.Sinks {
+		if k.Queued > 0 {
+			parts = append(parts, fmt.Sprintf("%s waits for %s", bytesText(k.Queued), k.Name))
+		}
+		if k.Most > 0 {
+			parts = append(parts, fmt.Sprintf("changes take %s, at most %s, to %s", latencyText(k.Usual), latencyText(k.Most), k.Name))
 		}
 	}
 	if len(parts) > 0 {
@@ -187,6 +190,17 @@ func lagTexts(l connector.Lag) []string {
 		parts = append(parts, fmt.Sprintf("the source keeps %s of its log", bytesText(l.Retained)))
 	}
 	return parts
+}
+
+// latencyText is a short duration, as exact as anyone wants to know it.
+func latencyText(d time.Duration) string {
+	switch {
+	case d >= 10*time.Second:
+		return shortDuration(d)
+	case d >= 100*time.Millisecond:
+		return d.Round(10 * time.Millisecond).String()
+	}
+	return d.Round(100 * time.Microsecond).String()
 }
 
 // lagKnown reports whether a source said how far it is behind. No source that does keeps nothing at all.
@@ -232,11 +246,15 @@ func (l *followLogger) show(v view) {
 		}
 		attrs = append(attrs, slog.Int64("lag_bytes", l.Bytes), slog.Int64("retained_bytes", l.Retained))
 	}
-	queues := make([]any, 0, len(v.Queues))
-	for _, q := range v.Queues {
-		queues = append(queues, slog.Int64(q.Sink, q.Bytes))
+	var queues, usual, most []any
+	for _, k := range v.Sinks {
+		queues = append(queues, slog.Int64(k.Name, k.Queued))
+		if k.Most > 0 {
+			usual, most = append(usual, slog.Duration(k.Name, k.Usual)), append(most, slog.Duration(k.Name, k.Most))
+		}
 	}
-	l.log.Info("progress", append(attrs, slog.Group("queued_bytes", queues...))...)
+	l.log.Info("progress", append(attrs,
+		slog.Group("queued_bytes", queues...), slog.Group("latency_p50", usual...), slog.Group("latency_p99", most...))...)
 }
 
 // maxNamed is how many datasets a log line names.

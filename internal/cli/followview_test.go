@@ -128,8 +128,15 @@ func TestFootLines(t *testing.T) {
 		{"stopping", view{State: "draining"}, []string{"draining"}},
 		{
 			"stalled",
-			view{State: "running", Stalled: 40 * time.Second, Queues: []queueView{{"a", 5}, {"b", 0}}},
+			view{State: "running", Stalled: 40 * time.Second, Sinks: []sinkView{{Name: "a", Queued: 5}, {Name: "b"}}},
 			[]string{"stalled: nothing has moved for 40s; running", "5 B waits for a"},
+		},
+		{
+			"latencies",
+			view{State: "running", Sinks: []sinkView{
+				{Name: "a", Usual: 2312 * time.Microsecond, Most: 119 * time.Millisecond}, {Name: "b", Usual: time.Second, Most: time.Minute},
+			}},
+			[]string{"changes take 2.3ms, at most 120ms, to a; changes take 1s, at most 1m00s, to b"},
 		},
 	} {
 		if diff := cmp.Diff(c.want, footLines(c.v)); diff != "" {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math"
@@ -20,13 +21,15 @@ type view struct {
 	Datasets []datasetView
 	Stalled  time.Duration // for how long nothing has moved, once that is too long; 0: it moves, or has no reason to
 	Lag      connector.Lag
-	Queues   []queueView // of every sink, in plan order
+	Sinks    []sinkView // in plan order
 }
 
-// queueView is what waits for one sink.
-type queueView struct {
-	Sink  string
-	Bytes int64
+// sinkView is one sink of a view.
+type sinkView struct {
+	Name   string
+	Queued int64 // bytes that wait for it
+	// How long changes took from their commit until they were durable, lately: half of them, and 99 of 100; 0: there were none.
+	Usual, Most time.Duration
 }
 
 // datasetView is one dataset of a view.
@@ -60,6 +63,9 @@ type tracker struct {
 	read       int64 // of total
 	readAt     time.Time
 	sinks      map[string]sinkTrack
+
+	older, newer map[string]*engine.Latencies // as they were at two times of the past, by sink
+	newerAt      time.Time
 }
 
 // sinkTrack is what a tracker knows of one sink: what was durable, and when that was seen first.
@@ -88,12 +94,14 @@ const rateWindow = 5 * time.Second
 
 // observe makes the view of a status at a time.
 func (t *tracker) observe(now time.Time, st engine.Status) view {
+	windows := t.window(now, st.Sinks)
 	v := view{State: st.State.String(), Doing: st.Doing, Elapsed: now.Sub(t.began), Lag: st.Lag}
 	total := int64(0)
 	why := map[string]string{}
 	for _, s := range st.Sinks {
 		total += s.Rows + s.Durable + s.Bytes + s.Skipped
-		v.Queues = append(v.Queues, queueView{s.Name, s.Queued})
+		lately := s.Latencies.Since(windows[s.Name])
+		v.Sinks = append(v.Sinks, sinkView{s.Name, s.Queued, lately.Quantile(0.5), lately.Quantile(0.99)})
 		for d, reason := range s.Failed {
 			why[d] = s.Name + ": " + reason
 		}
@@ -115,6 +123,21 @@ func (t *tracker) observe(now time.Time, st engine.Status) view {
 	}
 	t.last = now
 	return v
+}
+
+// window returns the latencies as they were one or two rateWindows ago, by sink.
+func (t *tracker) window(now time.Time, sinks []engine.SinkStatus) map[string]*engine.Latencies {
+	if now.Sub(t.newerAt) >= rateWindow {
+		t.older, t.newer, t.newerAt = t.newer, map[string]*engine.Latencies{}, now
+		for _, s := range sinks {
+			t.newer[s.Name] = &s.Latencies
+		}
+	}
+	then := map[string]*engine.Latencies{}
+	for _, s := range sinks {
+		then[s.Name] = cmp.Or(t.older[s.Name], &engine.Latencies{})
+	}
+	return then
 }
 
 func (t *tracker) dataset(now time.Time, d engine.DatasetStatus) datasetView {

@@ -48,6 +48,23 @@ type summaryDataset struct {
 	Changes  int64  `json:"changes,omitempty"`
 }
 
+// latencyOf is nil where no changes were counted.
+func latencyOf(l *engine.Latencies) *summaryLatency {
+	n := l.Count()
+	if n == 0 {
+		return nil
+	}
+	return &summaryLatency{n, l.Quantile(0.5).Seconds(), l.Quantile(0.99).Seconds(), l.Quantile(1).Seconds()}
+}
+
+// summaryLatency is how long changes took from their commit in the source until they were durable in a sink.
+type summaryLatency struct {
+	Changes int64   `json:"changes"`
+	P50     float64 `json:"p50_seconds"`
+	P99     float64 `json:"p99_seconds"`
+	Max     float64 `json:"max_seconds"`
+}
+
 type summarySink struct {
 	Name     string            `json:"name"`
 	Rows     int64             `json:"rows"`
@@ -55,6 +72,7 @@ type summarySink struct {
 	SetAside int64             `json:"set_aside"`
 	Altered  int64             `json:"altered"`
 	Retries  int64             `json:"retries"`
+	Latency  *summaryLatency   `json:"commit_to_durable,omitempty"` // of changes, where the source is followed
 	Failed   map[string]string `json:"failed,omitempty"`
 }
 
@@ -75,7 +93,10 @@ func newSummary(sum engine.Summary, runErr error, deadLetters string) summary {
 		out.Datasets = append(out.Datasets, summaryDataset{Name: d.Name, Rows: d.Rows, Bytes: d.Bytes, SetAside: d.SetAside})
 	}
 	for _, s := range sum.Sinks {
-		out.Sinks = append(out.Sinks, summarySink{s.Name, s.Rows, s.Skipped, s.SetAside, s.Altered, s.Retries, s.Failed})
+		out.Sinks = append(out.Sinks, summarySink{
+			Name: s.Name, Rows: s.Rows, Skipped: s.Skipped, SetAside: s.SetAside, Altered: s.Altered, Retries: s.Retries,
+			Latency: latencyOf(&s.Latencies), Failed: s.Failed,
+		})
 	}
 	if out.Seconds > 0 {
 		out.RowsPerSecond = float64(out.Rows) / out.Seconds

@@ -30,12 +30,12 @@ func (l *Latencies) add(d time.Duration, n int64) {
 
 // bucketOf is the bucket of a duration: microseconds below 16 are exact, then each doubling has 16 steps.
 func bucketOf(d time.Duration) int {
-	us := uint64(d.Microseconds()) //nolint:gosec // not negative
+	us := uint64(d.Microseconds())
 	if us < latencySteps {
-		return int(us) //nolint:gosec // below 16
+		return int(us)
 	}
 	shift := bits.Len64(us) - bits.Len(latencySteps)
-	return min(shift*latencySteps+int(us>>shift), latencyBuckets-1) //nolint:gosec // us>>shift is below 32
+	return min(shift*latencySteps+int(us>>shift), latencyBuckets-1)
 }
 
 // Bound is the longest duration that a bucket counts.
