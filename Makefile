@@ -15,6 +15,13 @@ FUZZTIME ?= 20s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .dev/bin/golangci-lint-$(GOLANGCI_VERSION)
 
+BASE  ?= HEAD
+HEAD  ?=
+BENCH ?= .
+
+BENCHSTAT_VERSION := v0.0.0-20260908200009-22c9c6c9d4da
+BENCHSTAT         := .dev/bin/benchstat-$(BENCHSTAT_VERSION)
+
 ## build: bin/leat, with every connector
 .PHONY: build
 build:
@@ -99,10 +106,28 @@ sim:
 fuzz:
 	dev/fuzz $(FUZZTIME)
 
-## bench: every benchmark, without tests
-.PHONY: bench
-bench:
-	dev/services run -- go test -run '^$$' -bench . -benchmem $(PKG)
+## bench-micro: every micro-benchmark, without tests; PKG=./format/csv BENCH=regexp for some
+.PHONY: bench-micro
+bench-micro:
+	dev/services run -- go test -run '^$$' -bench '$(BENCH)' -benchmem $(PKG)
+
+## bench-diff: the benchmarks of two commits in turns, compared: BASE=rev HEAD=rev (or the files as they are) PKG=./... BENCH=regexp
+.PHONY: bench-diff
+bench-diff: $(BENCHSTAT)
+	BENCHSTAT=$(CURDIR)/$(BENCHSTAT) dev/bench-diff '$(BASE)' '$(HEAD)' '$(BENCH)' $(PKG)
+
+$(BENCHSTAT):
+	GOFLAGS= CGO_ENABLED=0 GOBIN=$(CURDIR)/.dev/bin go install golang.org/x/perf/cmd/benchstat@$(BENCHSTAT_VERSION)
+	mv .dev/bin/benchstat $@
+
+## allocs: no hot path allocates more for each row than dev/allocs/recorded.txt says
+.PHONY: allocs
+allocs:
+	go run ./dev/allocs
+
+.PHONY: allocs-record
+allocs-record: # write dev/allocs/recorded.txt anew
+	go run ./dev/allocs -record
 
 ## bench-jobs: whole jobs beside the machine's limit and other tools, JOB=name for some; writes docs/PERFORMANCE.md
 .PHONY: bench-jobs
