@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
+
 	"github.com/leatdata/leat/config"
 	"github.com/leatdata/leat/connectors/all"
 	"github.com/leatdata/leat/internal/cli"
@@ -18,7 +20,7 @@ import (
 func main() { os.Exit(run()) }
 
 func run() int {
-	tuneMemory(os.LookupEnv)
+	tuneMemory(os.LookupEnv, memlimit.FromCgroup)
 	reg, err := all.All()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "leat:", err)
@@ -54,12 +56,18 @@ const (
 	memoryLimit = 112 << 20
 )
 
-// tuneMemory sets the garbage collector to bulk copies, unless the user set it.
-func tuneMemory(env func(string) (string, bool)) {
+// tuneMemory sets the garbage collector to bulk copies, unless the user set it. Where a container allows less memory, Go's part is at
+// most half of that. Buffers follow the limit, see engine.Plan.Memory.
+func tuneMemory(env func(string) (string, bool), container func() (uint64, error)) {
 	if _, set := env("GOGC"); !set {
 		debug.SetGCPercent(gcPercent)
 	}
-	if _, set := env("GOMEMLIMIT"); !set {
-		debug.SetMemoryLimit(memoryLimit)
+	if _, set := env("GOMEMLIMIT"); set {
+		return
 	}
+	limit := uint64(memoryLimit)
+	if most, err := container(); err == nil && most > 0 { // an error: no limit is known
+		limit = min(limit, most/2)
+	}
+	debug.SetMemoryLimit(int64(limit))
 }
