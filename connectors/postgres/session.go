@@ -55,11 +55,16 @@ func (s *session) query(ctx context.Context, op, sql string, into any) (bool, er
 
 // copyFrom runs statements of which the last one is a COPY … FROM STDIN, fed from r. When it returns, r is no longer read.
 func (s *session) copyFrom(ctx context.Context, sql string, r io.Reader) error {
+	_, err := s.copyInto(ctx, sql, r)
+	return err
+}
+
+// copyInto is copyFrom for statements of which some come behind the COPY; it returns what the last one answers.
+func (s *session) copyInto(ctx context.Context, sql string, r io.Reader) (pgconn.CommandTag, error) {
 	s.env.Roundtrip("copy")
 	guarded := &guardedReader{r: r}
 	defer guarded.end()
-	_, err := s.conn.PgConn().CopyFrom(ctx, guarded, sql)
-	return err //nolint:wrapcheck // callers say what was being done
+	return s.conn.PgConn().CopyFrom(ctx, guarded, sql) //nolint:wrapcheck // callers say what was being done
 }
 
 // guardedReader can be taken away from whoever reads it: where the connection is lost, the driver returns while its own goroutine

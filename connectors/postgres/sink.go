@@ -36,6 +36,7 @@ type Sink struct {
 	places      map[relation]string // the dataset that owns a table
 	buf         []byte              // encoded rows, used again
 	arrays      arrays              // the same
+	folds       foldRoom            // the same
 	fields      [][]byte            // the same
 }
 
@@ -52,6 +53,7 @@ type dataset struct {
 	stageFilled bool
 	made        bool           // its table was made by this value
 	contested   bool           // the target has had rows of a snapshot already
+	lacks       bool           // it lacked rows that were to be updated
 	displaced   map[string]int // keys whose row another one took, of a transaction of the source that has not ended
 }
 

@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -44,6 +46,8 @@ type change struct {
 	values []valuePlace // where the value of each sent column stands; nil: all in last
 	origin *keyImage    // the key under which the target has the row; nil: the row is new
 	from   string       // the same key, to compare
+	id     string       // its key now, to compare
+	there  bool         // an update says that the target has the row
 	own    bool         // origin is the row's own key
 	moved  bool         // it had another key
 	again  bool         // the target's row of this key went away before: this one does not continue it
@@ -82,23 +86,66 @@ type compactor struct {
 	rows   *pgcopy.Rows // all columns
 	images *pgcopy.Rows // the same of the images before
 	full   bool         // images before a change have all columns
-	at     map[string]*keySlot
-	slots  []*keySlot
 	lost   map[string]int
 	buf    []byte
 	parts  map[valuePlace][][]byte // rows taken apart into fields
+	*foldRoom
+}
 
-	freeSlots   []keySlot // allocated many at a time
-	freeChanges []change
-	slab        int // how many
+// foldRoom is what folds work with; the next one takes it over.
+type foldRoom struct {
+	at      map[string]*keySlot
+	slots   []*keySlot
+	rooms   arena[keySlot]
+	places  arena[change]
+	slab    int    // how many slots or changes are allocated at a time
+	ids     []byte // of the rows, one behind the other
+	ends    []int  // where they end
+	out     []*change
+	sorting []sortedChange
+	tuples  []tuple
 }
 
 // maxSlab is how many slots or changes are allocated at a time, at most.
 const maxSlab = 64
 
-func newCompactor(d *dataset, b *record.Batch) (*compactor, error) {
+// arena hands out values that stay where they are, and takes all of them back at once.
+type arena[T any] struct {
+	pages    [][]T
+	page, at int
+}
+
+// next returns a zero value; slab is how many are allocated where none is left.
+func (p *arena[T]) next(slab int) *T {
+	if p.page < len(p.pages) && p.at == len(p.pages[p.page]) {
+		p.page, p.at = p.page+1, 0
+	}
+	if p.page == len(p.pages) {
+		p.pages = append(p.pages, make([]T, slab))
+	}
+	v := &p.pages[p.page][p.at]
+	p.at++
+	*v = *new(T)
+	return v
+}
+
+func (p *arena[T]) takeBack() { p.page, p.at = 0, 0 }
+
+// begin takes back what the fold before handed out.
+func (r *foldRoom) begin(rows int) {
+	if r.at == nil {
+		r.at = make(map[string]*keySlot, rows)
+	}
+	clear(r.at)
+	r.rooms.takeBack()
+	r.places.takeBack()
+	r.slots, r.out, r.slab = r.slots[:0], r.out[:0], min(max(rows, 1), maxSlab)
+}
+
+// newCompactor prepares the folds of a batch; the results of the fold before are lost where it had the same room.
+func newCompactor(d *dataset, b *record.Batch, room *foldRoom) (*compactor, error) {
 	p := d.plan
-	c := &compactor{p: p, b: b, lost: d.displaced}
+	c := &compactor{p: p, b: b, lost: d.displaced, foldRoom: room}
 	var err error
 	if c.keys, err = p.keyEnc.Bind(p.pickKey(b.Rows)); err != nil {
 		return nil, fmt.Errorf("reading the key: %w", err)
@@ -138,19 +185,16 @@ func (p *plan) fullImages(b *record.Batch) bool {
 	})
 }
 
-// fold returns the changes of rows from to to, in the order in which their keys were first touched. Rows in skip are left out; rows
-// whose key can't be read are added to it.
+// fold returns the changes of rows from to to: in the order of the key's index where bytes tell it, else in the order in which their
+// keys were first touched. Rows in skip are left out; rows whose key can't be read are added to it.
 func (c *compactor) fold(from, to int, skip rejects) []*change {
-	c.at = make(map[string]*keySlot, to-from)
-	c.slots, c.slab = c.slots[:0], min(to-from, maxSlab)
+	c.begin(to - from)
 	c.parts = map[valuePlace][][]byte{}
+	ids, at := c.readIDs(from, to, skip), 0
 	for i := from; i < to; i++ {
+		key := ids[at:c.ends[i-from]]
+		at = c.ends[i-from]
 		if skip.has(i) {
-			continue
-		}
-		key, err := c.id(keyImage{row: i})
-		if err != nil {
-			skip.add(c.b, i, err)
 			continue
 		}
 		before, moved, err := c.before(i, key)
@@ -163,13 +207,34 @@ func (c *compactor) fold(from, to int, skip rejects) []*change {
 	return c.changes()
 }
 
+// readIDs returns the ids of the rows' keys, one behind the other: c.ends has where each of them ends. Rows whose key can't be read are
+// added to skip.
+func (c *compactor) readIDs(from, to int, skip rejects) string {
+	ids, ends := c.ids[:0], c.ends[:0]
+	for i := from; i < to; i++ {
+		if !skip.has(i) {
+			longer, err := c.appendID(ids, keyImage{row: i})
+			if err != nil {
+				skip.add(c.b, i, err)
+			} else {
+				ids = longer
+			}
+		}
+		ends = append(ends, len(ids))
+	}
+	c.ids, c.ends = ids, ends
+	return string(ids)
+}
+
 // changes returns what is left to do of each key.
 func (c *compactor) changes() []*change {
-	out := make([]*change, 0, len(c.slots))
+	out := c.out
 	for _, s := range c.slots {
 		if len(s.live) == 0 {
 			if s.taken {
-				out = append(out, &change{key: s.key, last: s.last, gone: true})
+				ch := c.places.next(c.slab)
+				ch.key, ch.id, ch.last, ch.gone = s.key, s.id, s.last, true
+				out = append(out, ch)
 			}
 			continue
 		}
@@ -181,7 +246,38 @@ func (c *compactor) changes() []*change {
 		ch.again = s.taken && !ch.own
 		out = append(out, ch)
 	}
+	c.out = out
+	if c.p.ordered {
+		c.sort(out)
+	}
 	return out
+}
+
+// sortedChange is a change and the beginning of its key.
+type sortedChange struct {
+	prefix uint64
+	ch     *change
+}
+
+// sort puts changes in the order of the key's index, for keys whose bytes tell it: neighbours share the index's pages, and often the
+// table's. Negative numbers come last; that does no harm.
+func (r *foldRoom) sort(changes []*change) {
+	const head = 6 // count and length are the same in all
+	r.sorting = r.sorting[:0]
+	for _, ch := range changes {
+		var prefix [8]byte
+		copy(prefix[:], ch.id[head:])
+		r.sorting = append(r.sorting, sortedChange{binary.BigEndian.Uint64(prefix[:]), ch})
+	}
+	slices.SortFunc(r.sorting, func(a, b sortedChange) int {
+		if a.prefix != b.prefix {
+			return cmp.Compare(a.prefix, b.prefix)
+		}
+		return strings.Compare(a.ch.id, b.ch.id)
+	})
+	for i, s := range r.sorting {
+		changes[i] = s.ch
+	}
 }
 
 // arrived returns the keys at which rows of the batch stand although the target's row of the key, if it has one, was not accounted
@@ -220,8 +316,12 @@ func (c *compactor) before(i int, key string) (string, bool, error) {
 	default:
 		return "", false, errOldKey
 	}
-	old, err := c.id(keyImage{row: i, old: true})
-	return old, old != key, err
+	old, err := c.appendID(c.buf[:0], keyImage{row: i, old: true})
+	c.buf = old
+	if err != nil || string(old) == key {
+		return key, false, err
+	}
+	return string(old), true, nil
 }
 
 // nullKeyError is a key with a null in it: such rows can't be told apart.
@@ -237,48 +337,45 @@ func (c *compactor) image(k keyImage) arrow.RecordBatch {
 	return c.b.Rows
 }
 
-// encoded returns a key's bytes, as a COPY has them.
-func (c *compactor) encoded(k keyImage) ([]byte, error) {
+// appendKey appends a key's bytes, as a COPY has them.
+func (c *compactor) appendKey(dst []byte, k keyImage) ([]byte, error) {
 	rows := c.keys
 	if k.old {
 		rows = c.olds
 	}
-	var err error
-	c.buf, err = rows.AppendRow(c.buf[:0], k.row)
-	return c.buf, err //nolint:wrapcheck // a *pgcopy.ValueError names row and column
+	return rows.AppendRow(dst, k.row) //nolint:wrapcheck // a *pgcopy.ValueError names row and column
 }
 
-// id returns a text that is equal for the keys that the server takes for equal.
-func (c *compactor) id(k keyImage) (string, error) {
+// appendID appends bytes that are equal for the keys that the server takes for equal.
+func (c *compactor) appendID(dst []byte, k keyImage) ([]byte, error) {
 	rb := c.image(k)
 	for _, col := range c.p.schema.Key {
 		if rb.Column(col).IsNull(k.row) {
-			return "", nullKeyError{column: rb.ColumnName(col)}
+			return dst, nullKeyError{column: rb.ColumnName(col)}
 		}
 	}
-	bytes, err := c.encoded(k)
-	if err != nil || c.p.same == nil {
-		return string(bytes), err
+	if c.p.same == nil {
+		return c.appendKey(dst, k)
 	}
-	var id strings.Builder
-	for n, field := range fields(bytes) {
+	key, err := c.appendKey(nil, k)
+	if err != nil {
+		return dst, err
+	}
+	for n, field := range fields(key) {
 		if canonical := c.p.same[n]; canonical != nil {
 			col := rb.Column(c.p.schema.Key[n])
 			field = []byte(canonical(string(record.AppendText(nil, col, k.row))) + "\x00")
 		}
-		id.Write(field)
+		dst = append(dst, field...)
 	}
-	return id.String(), nil
+	return dst, nil
 }
 
 // slot returns the slot of a key, and notes that row i touches it.
 func (c *compactor) slot(id string, key keyImage, i int) *keySlot {
 	s, ok := c.at[id]
 	if !ok {
-		if len(c.freeSlots) == 0 {
-			c.freeSlots = make([]keySlot, c.slab)
-		}
-		s, c.freeSlots = &c.freeSlots[0], c.freeSlots[1:]
+		s = c.rooms.next(c.slab)
 		s.key, s.id, s.lost = key, id, c.lost[id]
 		s.live = s.one[:0]
 		c.at[id], c.slots = s, append(c.slots, s)
@@ -289,27 +386,21 @@ func (c *compactor) slot(id string, key keyImage, i int) *keySlot {
 
 // apply folds row i in.
 func (c *compactor) apply(i int, key, before string, moved bool) {
-	image := keyImage{row: i}
-	s := c.slot(key, image, i)
-	if len(c.freeChanges) == 0 {
-		c.freeChanges = make([]change, c.slab)
-	}
-	ch := &c.freeChanges[0]
-	ch.key, ch.last = image, i
-	if c.b.Op(i) != record.Delete {
-		c.freeChanges = c.freeChanges[1:]
-	}
-	switch c.b.Op(i) {
-	case record.Insert:
-	case record.Delete:
-		c.leave(s, &image)
+	s := c.slot(key, keyImage{row: i}, i)
+	if c.b.Op(i) == record.Delete {
+		c.leave(s, &keyImage{row: i})
 		return
+	}
+	ch := c.places.next(c.slab)
+	ch.key, ch.id, ch.last = keyImage{row: i}, key, i
+	switch c.b.Op(i) {
+	case record.Insert, record.Delete:
 	case record.Upsert:
-		ch.origin, ch.from = &image, key
+		ch.origin, ch.from = &ch.key, key
 		var prev *change
 		if n := len(s.live); n > 0 {
 			prev = s.live[n-1]
-			ch.origin, ch.from = prev.origin, prev.from
+			ch.origin, ch.from, ch.there = prev.origin, prev.from, prev.there
 		}
 		c.inherit(ch, prev)
 		s.live, s.taken = s.live[:0], true
@@ -325,9 +416,9 @@ func (c *compactor) apply(i int, key, before string, moved bool) {
 		prev, lost := c.leave(was, old)
 		switch {
 		case prev != nil:
-			ch.origin, ch.from = prev.origin, prev.from
+			ch.origin, ch.from, ch.there = prev.origin, prev.from, prev.there
 		case !lost:
-			ch.origin, ch.from = &was.key, was.id
+			ch.origin, ch.from, ch.there = &was.key, was.id, true
 		}
 		c.inherit(ch, prev)
 	}
@@ -448,7 +539,8 @@ func (c *compactor) partsOf(from, last int) []int {
 	keys := map[string]bool{}
 	var rows []int
 	for i := last; i >= from; i-- {
-		key, err := c.id(keyImage{row: i})
+		id, err := c.appendID(nil, keyImage{row: i})
+		key := string(id)
 		if err != nil || i < last && !keys[key] {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/url"
 	"slices"
@@ -587,4 +588,59 @@ func TestSinkChain(t *testing.T) {
 	hop(0, 1, 2)
 	hop(1, 2, 2)
 	same("with a column more")
+}
+
+// Rows that the source updates are updated, and inserted where the target lacks them: few rows and many, in the order of their key where
+// its bytes tell it and where only the server knows it, alone and together with inserts and deletes.
+// clause E12
+func TestSinkUpdatesOfRowsThatMayBeMissing(t *testing.T) {
+	rawURL, conn := db(t)
+	sqlExec(t, conn, `CREATE TABLE whole (id bigint PRIMARY KEY, v text, own int DEFAULT 7);
+		CREATE TABLE fraction (id numeric PRIMARY KEY, v text, own int DEFAULT 7);
+		CREATE TABLE word (id text PRIMARY KEY, v text, own int DEFAULT 7)`)
+	key := map[string]arrow.Field{
+		"whole": number("", "id"), "fraction": native("id", record.NumericType(), "numeric"), "word": text("", "id"),
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, name := range slices.Sorted(maps.Keys(key)) {
+		s := keyed(name, key[name], text("", "v"))
+		snk := startSink(t, sinkConfig(t, rawURL), connector.Upsert, 1)
+		model := map[int]string{}
+		for n, rows := range []int{5, 300, 5000, 700, 6000, 2500} {
+			missing, only := n != 1 && n != 4, n%2 == 0 // whether the target lacks some; only updates
+			delete(snk.datasets, name)                  // what it found out before is forgotten
+			var changes []connectortest.Change
+			for i := range rows {
+				k := r.IntN(2*rows) - rows/2
+				id := strconv.Itoa(k)
+				if name == "word" {
+					id = strconv.Quote(id)
+				}
+				op := []record.Op{record.Update, record.Update, record.Update, record.Insert, record.Delete}[r.IntN(5)]
+				if only {
+					op = record.Update
+				}
+				if _, ok := model[k]; !ok && !missing && op == record.Update {
+					op = record.Upsert
+				}
+				v := strconv.Quote(fmt.Sprintf("v%d.%d", n, i))
+				if model[k] = v; op == record.Delete {
+					v = "null"
+					delete(model, k)
+				}
+				changes = append(changes, connectortest.Change{Op: op, Row: []string{id, v}})
+			}
+			must(t, snk.Write(t.Context(), connectortest.Changes(s, changes...)))
+			must(t, snk.Commit(t.Context(), position(n)))
+			var rowsWant []string
+			for k, v := range model {
+				rowsWant = append(rowsWant, fmt.Sprintf("%d|%s|7", k, strings.Trim(v, `"`)))
+			}
+			slices.Sort(rowsWant)
+			got := strings.Split(one(t, conn, "SELECT * FROM "+name), "\n")
+			slices.Sort(got)
+			want(t, fmt.Sprintf("%s, batch %d", name, n), strings.Join(rowsWant, "\n"), strings.Join(got, "\n"))
+		}
+		must(t, snk.Close(t.Context()))
+	}
 }

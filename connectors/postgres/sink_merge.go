@@ -63,7 +63,8 @@ type merge struct {
 	ends    bool // it is the end of what is in the batch, and of the source's transaction
 	buf     []byte
 	tuples  []tuple
-	updates patterns // of rows that stay under their key
+	known   bool     // rows that the target should have are updated, not inserted or else updated
+	updates patterns // of rows that stay under their key, and of which a part was not sent
 	fills   patterns // of rows that moved
 	whole   []int    // those patterns of fills that miss no value of the dataset
 	counts  map[int]int
@@ -71,15 +72,18 @@ type merge struct {
 
 // encodeMerge folds rows from to to and encodes the changes for the stage. Rows that can't be encoded are added to bad and the rest
 // is folded again without them, so that an earlier row of the same key still counts.
-func encodeMerge(l load, from, to int, buf []byte) (*merge, error) {
-	c, err := newCompactor(l.d, l.b)
+func encodeMerge(l load, from, to int, buf []byte, room *foldRoom) (*merge, error) {
+	c, err := newCompactor(l.d, l.b, room)
 	if err != nil {
 		return nil, err
 	}
 	for {
 		changes := c.fold(from, to, l.bad)
-		m := &merge{st: l.d.stage, c: c, from: from, buf: pgcopy.AppendHeader(buf[:0]), counts: map[int]int{}}
-		m.ends = to == l.b.NumRows() && !l.b.Position.Zero()
+		m := &merge{
+			st: l.d.stage, c: c, from: from, buf: pgcopy.AppendHeader(buf[:0]), tuples: room.tuples[:0], counts: map[int]int{},
+			known: c.p.bytewise && !l.d.lacks && l.d.stage.sets(),
+			ends:  to == l.b.NumRows() && !l.b.Position.Zero(),
+		}
 		known := len(l.bad)
 		for _, ch := range changes {
 			if err := m.add(ch); err != nil {
@@ -90,6 +94,7 @@ func encodeMerge(l load, from, to int, buf []byte) (*merge, error) {
 				l.bad.add(l.b, row, err)
 			}
 		}
+		room.tuples = m.tuples
 		if len(l.bad) == known {
 			m.buf = pgcopy.AppendTrailer(m.buf)
 			return m, nil
@@ -110,6 +115,8 @@ func (m *merge) add(ch *change) error {
 	switch {
 	case ch.partial() && ch.own:
 		return m.encode(ch, m.updates.of(ch, len(p.send)), 0)
+	case m.known && ch.own && ch.there:
+		return m.encode(ch, stageUpdate, 0)
 	case ch.origin != nil && !ch.own && (ch.partial() || len(p.extras) > 0):
 		fill := m.fills.of(ch, len(p.send))
 		if !ch.partial() && !slices.Contains(m.whole, fill) {
@@ -131,9 +138,11 @@ func (m *merge) encode(ch *change, op, fill int) error {
 	binary.BigEndian.PutUint16(dst[at:], uint16(len(p.send)+stageExtra+len(m.st.base)))
 	dst = appendInt4(appendInt4(appendInt4(dst, op), fill), ch.last)
 	if fill == 0 {
-		dst = append(dst, bytes.Repeat(nullField(), len(m.st.base))...)
+		for range m.st.base {
+			dst = append(dst, nullField()...)
+		}
 	} else {
-		key, err := m.c.encoded(*ch.origin)
+		key, err := m.c.appendKey(nil, *ch.origin)
 		if err != nil {
 			return err
 		}
@@ -155,7 +164,7 @@ func (m *merge) columns(dst []byte, ch *change) ([]byte, error) {
 		cols[i] = nullField()
 	}
 	if ch.gone {
-		key, err := c.encoded(ch.key)
+		key, err := c.appendKey(nil, ch.key)
 		if err != nil {
 			return nil, err
 		}
@@ -209,7 +218,7 @@ func (m *merge) small() bool {
 
 // applyMerge writes rows from to to by key, or fails as a whole.
 func (s *Sink) applyMerge(ctx context.Context, l load, from, to int) error {
-	m, err := encodeMerge(l, from, to, s.buf)
+	m, err := encodeMerge(l, from, to, s.buf, &s.folds)
 	if err != nil {
 		return err
 	}
@@ -242,7 +251,7 @@ func (s *Sink) applyEach(ctx context.Context, l load, from, to int) error {
 		if l.bad.has(i) {
 			continue
 		}
-		m, err := encodeMerge(l, i, i+1, nil)
+		m, err := encodeMerge(l, i, i+1, nil, &foldRoom{})
 		switch {
 		case err != nil:
 			return err
@@ -275,6 +284,11 @@ func (s *Sink) mergeArrays(ctx context.Context, l load, x *script, ms ...*merge)
 		return err
 	}
 	for _, a := range answers {
+		if a.known >= 0 && results[a.known].CommandTag.RowsAffected() < int64(a.m.counts[stageUpdate]) {
+			if err := s.insertLacking(ctx, l, a.m); err != nil {
+				return err
+			}
+		}
 		updated := map[int]bool{}
 		for _, n := range a.updated {
 			for _, row := range rowNumbers(results[n]) {
@@ -301,12 +315,13 @@ func (s *Sink) mergeArrays(ctx context.Context, l load, x *script, ms ...*merge)
 type mergeAnswer struct {
 	m       *merge
 	updated []int // return the rows that they updated
+	known   int   // updates rows that the target should have; -1: none
 	arrived int   // returns the rows whose key is taken at the target; -1: none
 }
 
 // bindMerge adds the statements of a merge, in the order in which they have to be done.
 func (s *Sink) bindMerge(x *script, m *merge) mergeAnswer {
-	a := mergeAnswer{m: m, arrived: -1}
+	a := mergeAnswer{m: m, arrived: -1, known: -1}
 	p := m.c.p
 	if open := m.open(); len(open) > 0 {
 		arrived := func(t tuple) bool { return t.op >= 0 && open[t.row] != "" }
@@ -329,11 +344,23 @@ func (s *Sink) bindMerge(x *script, m *merge) mergeAnswer {
 			return m.st.updateSQL(r, own) + " RETURNING s._row"
 		}}))
 	}
+	if m.counts[stageUpdate] > 0 {
+		a.known = s.bindRows(x, m, boundRows{"known", p.all, func(t tuple) bool { return t.op == stageUpdate }, m.st.knownSQL})
+	}
 	if m.counts[stageUpsert] > 0 {
 		upsert := func(r rowSet) string { return m.st.upsertSQL(r, false) }
 		s.bindRows(x, m, boundRows{"upsert", p.all, func(t tuple) bool { return t.op == stageUpsert }, upsert})
 	}
 	return a
+}
+
+// insertLacking inserts the rows that the target should have and does not have. From now on it is taken for one that lacks rows.
+func (s *Sink) insertLacking(ctx context.Context, l load, m *merge) error {
+	l.d.lacks = true
+	x := new(script)
+	s.bindRows(x, m, boundRows{"lacking", m.c.p.all, func(t tuple) bool { return t.op == stageUpdate }, m.st.lackingSQL})
+	_, err := s.db.run(ctx, "merge", x)
+	return err
 }
 
 // boundRows is a statement that works with rows of a merge in arrays.
@@ -390,17 +417,48 @@ func (s *Sink) mergeStage(ctx context.Context, l load, lead []string, m *merge) 
 	copying := strings.Join(append(before, m.st.copySQL()), ";\n")
 	open := m.open()
 	asks := len(open) > 0 || len(m.updates.own) > 0 || len(m.fills.own) > 0
-	if !asks {
+	// The COPY and what is behind it answer with the number of rows of the last statement.
+	together := !asks && (m.counts[stageUpdate] == 0 || m.counts[stageUpsert] == 0)
+	if together {
 		copying += ";\n" + strings.Join(m.statements(), ";\n")
 	}
-	if err := s.db.copyFrom(ctx, copying, bytes.NewReader(m.buf)); err != nil {
+	done, err := s.db.copyInto(ctx, copying, bytes.NewReader(m.buf))
+	if err != nil {
 		return err
 	}
 	l.d.stageFilled = true
-	if !asks {
+	switch {
+	case together && m.counts[stageUpdate] > 0:
+		return s.insertLackingStaged(ctx, l, m, done)
+	case together:
 		return nil
+	case !asks:
+		return s.mergeStaged(ctx, l, m, nil)
 	}
 	return s.mergeAsking(ctx, l, m, open)
+}
+
+// mergeStaged merges what the stage has, behind other statements.
+func (s *Sink) mergeStaged(ctx context.Context, l load, m *merge, first []string) error {
+	x := new(script)
+	x.add(first...)
+	statements := m.statements()
+	x.add(statements...)
+	results, err := s.db.run(ctx, "merge", x)
+	if err != nil || m.counts[stageUpdate] == 0 {
+		return err
+	}
+	n := len(first) + slices.Index(statements, m.st.knownSQL(m.st.staged(stageUpdate)))
+	return s.insertLackingStaged(ctx, l, m, results[n].CommandTag)
+}
+
+// insertLackingStaged inserts the rows that the target should have and does not have, where fewer were updated.
+func (s *Sink) insertLackingStaged(ctx context.Context, l load, m *merge, updated pgconn.CommandTag) error {
+	if updated.RowsAffected() == int64(m.counts[stageUpdate]) {
+		return nil
+	}
+	l.d.lacks = true
+	return s.db.exec(ctx, "merge", m.st.lackingSQL(m.st.staged(stageUpdate)))
 }
 
 // mergeAsking merges what the stage has, and finds out which rows the target lacks that it should have a part of.
@@ -415,17 +473,17 @@ func (s *Sink) mergeAsking(ctx context.Context, l load, m *merge, open map[int]s
 		return err
 	}
 	missing := rowNumbers(results[0])
-	var script []string
+	var first []string
 	if len(missing) > 0 {
-		script = append(script, fmt.Sprintf("DELETE FROM %s s WHERE s._op >= 0 AND %s", m.st.name, inList("s._row", missing)))
+		first = append(first, fmt.Sprintf("DELETE FROM %s s WHERE s._op >= 0 AND %s", m.st.name, inList("s._row", missing)))
 	}
 	for i, own := range m.fills.own {
-		script = append(script, m.st.fillSQL(i+1, own))
+		first = append(first, m.st.fillSQL(i+1, own))
 	}
 	if len(m.whole) > 0 {
-		script = append(script, m.st.orphanedSQL())
+		first = append(first, m.st.orphanedSQL())
 	}
-	if err := s.db.exec(ctx, "merge", strings.Join(append(script, m.statements()...), ";\n")); err != nil {
+	if err := s.mergeStaged(ctx, l, m, first); err != nil {
 		return err
 	}
 	m.refuseMissing(l, missing)
@@ -445,6 +503,9 @@ func (m *merge) statements() []string {
 	}
 	for n, own := range m.updates.own {
 		out = append(out, m.st.updateSQL(m.st.staged(n+1), own))
+	}
+	if m.counts[stageUpdate] > 0 {
+		out = append(out, m.st.knownSQL(m.st.staged(stageUpdate)))
 	}
 	if m.counts[stageUpsert] == 0 {
 		return out

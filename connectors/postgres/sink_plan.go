@@ -33,6 +33,7 @@ type plan struct {
 	keySent *arrow.Schema
 	keyEnc  *pgcopy.Encoder
 
+	ordered  bool                  // a key's bytes are in the order in which its index has them
 	bytewise bool                  // equal keys have equal ids, see compactor.id
 	same     []func(string) string // by key column: makes equal texts of values that the server takes for equal; nil: bytes are compared
 	sql      map[string]string     // statements that were built before
@@ -164,12 +165,23 @@ func (p *plan) planKey(wires []pgcopy.Column) error {
 	if !slices.ContainsFunc(p.same, func(f func(string) string) bool { return f != nil }) {
 		p.same = nil
 	}
+	p.ordered = p.same == nil && !slices.ContainsFunc(p.key, func(at int) bool {
+		return !p.fits[at].direct || !orderedForm(p.fits[at].wire.Form)
+	})
 	p.keySent = arrow.NewSchema(fields, nil)
 	var err error
 	if p.keyEnc, err = pgcopy.NewEncoder(p.keySent, keyWires); err != nil {
 		return fmt.Errorf("the key of %s: %w", p.table.at, err)
 	}
 	return nil
+}
+
+// orderedForm reports whether values of a form have one length, and bytes in the order of the values, but for negative ones.
+func orderedForm(f pgcopy.Form) bool {
+	ordered := []pgcopy.Form{
+		pgcopy.Bool, pgcopy.Int2, pgcopy.Int4, pgcopy.Int8, pgcopy.UUID, pgcopy.Date, pgcopy.Time, pgcopy.Timestamp,
+	}
+	return slices.Contains(ordered, f)
 }
 
 // sameKey returns how two values of a key's column are compared as the server does: by their bytes (nil), or by what the function

@@ -11,6 +11,7 @@ const stageExtra = 3
 
 // Operations of a stage's row; a positive number is a pattern of values that an update sets.
 const (
+	stageUpdate = -2 // of a row that the target should have, with all its values
 	stageDelete = -1
 	stageUpsert = 0
 )
@@ -126,6 +127,9 @@ func (s *stage) settable(col int) bool {
 	return !slices.Contains(s.p.key, col) && s.target(col).Identity != "a"
 }
 
+// sets reports whether an update has a column to set.
+func (s *stage) sets() bool { return slices.ContainsFunc(s.p.all, s.settable) }
+
 // replaces reports whether a row that comes again under its key has to be deleted first: an update would leave some of its columns.
 func (s *stage) replaces() bool {
 	if len(s.p.extras) > 0 {
@@ -157,6 +161,28 @@ func (s *stage) updateSQL(r rowSet, own []bool) string {
 		sets = []string{ident(s.column(k)) + " = t." + ident(s.column(k))}
 	}
 	return fmt.Sprintf("UPDATE %s t SET %s FROM %s WHERE %s", s.into, strings.Join(sets, ", "), r.from, r.and(s.match(true)))
+}
+
+// knownSQL updates complete rows that the target should have: that is faster than an insert that meets them.
+func (s *stage) knownSQL(r rowSet) string {
+	if !s.p.ordered {
+		sorted := "SELECT * FROM " + r.from
+		if r.where != "" {
+			sorted += " WHERE " + r.where
+		}
+		r = rowSet{from: fmt.Sprintf("(%s ORDER BY %s) AS s", sorted, s.keyOrder())}
+	}
+	own := make([]bool, len(s.p.send))
+	for i := range own {
+		own[i] = true
+	}
+	return s.updateSQL(r, own)
+}
+
+// lackingSQL inserts those of the rows whose key the target does not have.
+func (s *stage) lackingSQL(r rowSet) string {
+	r.where = r.and(fmt.Sprintf("NOT EXISTS (SELECT FROM %s t WHERE %s)", s.into, s.match(true)))
+	return s.upsertSQL(r, false)
 }
 
 // fillSQL reads into the stage what rows that moved left behind under their old key.
@@ -228,12 +254,20 @@ func (s *stage) insertSQL(r rowSet, filled bool) string {
 // appendSQL adds the rows in their order.
 func (s *stage) appendSQL(r rowSet) string { return s.insertSQL(r, false) + " ORDER BY s._row" }
 
-// upsertSQL inserts or updates complete rows, in key order: neighbours share pages of the index.
-func (s *stage) upsertSQL(r rowSet, filled bool) string {
+// keyOrder orders rows by their key, as the target does: neighbours share pages of the index.
+func (s *stage) keyOrder() string {
 	order := make([]string, len(s.p.key))
+	for n, k := range s.p.key {
+		order[n] = s.value("c", k, k)
+	}
+	return strings.Join(order, ", ")
+}
+
+// upsertSQL inserts or updates complete rows, in key order.
+func (s *stage) upsertSQL(r rowSet, filled bool) string {
 	names := make([]string, len(s.p.key))
 	for n, k := range s.p.key {
-		order[n], names[n] = s.value("c", k, k), s.column(k)
+		names[n] = s.column(k)
 	}
 	var sets []string
 	set := func(name string) { sets = append(sets, ident(name)+" = EXCLUDED."+ident(name)) }
@@ -253,5 +287,9 @@ func (s *stage) upsertSQL(r rowSet, filled bool) string {
 	if len(sets) > 0 {
 		action = "UPDATE SET " + strings.Join(sets, ", ")
 	}
-	return fmt.Sprintf("%s ORDER BY %s ON CONFLICT (%s) DO %s", s.insertSQL(r, filled), strings.Join(order, ", "), idents(names), action)
+	sql := s.insertSQL(r, filled)
+	if !s.p.ordered { // else they are sent so
+		sql += " ORDER BY " + s.keyOrder()
+	}
+	return fmt.Sprintf("%s ON CONFLICT (%s) DO %s", sql, idents(names), action)
 }
