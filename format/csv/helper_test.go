@@ -3,6 +3,8 @@ package csv_test
 import (
 	"errors"
 	"io"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -64,8 +66,14 @@ func readers(in string) map[string]io.Reader {
 	}
 }
 
+// failer is what tests and checks of properties have in common.
+type failer interface {
+	Helper()
+	Errorf(format string, args ...any)
+}
+
 // read reads an input as text, in all kinds of pieces, and checks that they agree.
-func read(t testing.TB, o csv.Options, in string) (rows []string, rejects []record.Reject, err error) {
+func read(t failer, o csv.Options, in string) (rows []string, rejects []record.Reject, err error) {
 	t.Helper()
 	first := true
 	for how, src := range readers(in) {
@@ -79,8 +87,8 @@ func read(t testing.TB, o csv.Options, in string) (rows []string, rejects []reco
 			rows, rejects, err, first = got, set, e, false
 			continue
 		}
-		if strings.Join(got, "\n") != strings.Join(rows, "\n") || len(set) != len(rejects) || (e == nil) != (err == nil) || (e != nil && e.Error() != err.Error()) {
-			t.Errorf("read %s: %q, %d rejects, %v; before %q, %d rejects, %v", how, got, len(set), e, rows, len(rejects), err)
+		if !slices.Equal(got, rows) || !reflect.DeepEqual(set, rejects) || (e == nil) != (err == nil) || (e != nil && e.Error() != err.Error()) {
+			t.Errorf("%q read %s: %q, %+v, %v; before %q, %+v, %v", in, how, got, set, e, rows, rejects, err)
 		}
 	}
 	return rows, rejects, err

@@ -249,18 +249,17 @@ func (r *Reader) row(n int) (bool, error) {
 		return false, r.ragged()
 	}
 	bad := false
-	line := r.s.row()
-	for i := range r.s.fields {
-		f, to := &r.s.fields[i], r.to[i]
+	line, fields := r.s.row(), r.s.fields
+	for i, to := range r.to {
 		if to < 0 {
 			continue
 		}
-		c := r.cols[to]
+		f, c := &fields[i], r.cols[to]
+		b := line[f.start:f.end]
 		if bad || (!f.quoted && r.isNull(f)) {
 			c.Null()
 			continue
 		}
-		b := line[f.start:f.end]
 		if f.escaped {
 			b = r.s.value(f)
 		}
@@ -282,15 +281,11 @@ func (r *Reader) row(n int) (bool, error) {
 }
 
 func (r *Reader) isNull(f *field) bool {
-	if f.start == f.end {
-		return r.bareNo
-	}
-	if len(r.tokens) == 0 {
-		return false
-	}
-	b := r.s.value(f)
-	return slices.Contains(r.tokens, string(b))
+	return (r.bareNo && f.start == f.end) || (len(r.tokens) > 0 && r.isToken(f))
 }
+
+// isToken reports whether bare text stands for NULL.
+func (r *Reader) isToken(f *field) bool { return slices.Contains(r.tokens, string(r.s.value(f))) }
 
 func (r *Reader) ragged() error {
 	text := fmt.Sprintf("%d fields expected, %d found", len(r.file), len(r.s.fields))

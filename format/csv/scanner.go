@@ -2,9 +2,11 @@ package csv
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/format/internal/input"
@@ -30,7 +32,7 @@ type scanner struct {
 	size      int   // of the row with its line end
 	rowLines  int64 // line ends in the row
 	open      bool  // the row ended with the input, not with a line end
-	quotes    bool  // the row has a quoted field
+	quotes    bool  // the row may have line ends inside of quotes
 	problem   string
 	problemAt int
 	skipBlank bool
@@ -161,7 +163,7 @@ func (s *scanner) scan() (bool, error) {
 	p := 0
 	for {
 		var ended, ok bool
-		if p, ended = s.bareFields(p); ended {
+		if p, ended = s.plainFields(p); ended {
 			s.lineEnd(p)
 			return true, nil
 		}
@@ -180,24 +182,28 @@ func (s *scanner) scan() (bool, error) {
 	}
 }
 
-// bareFields is the hot path: it reads fields from p on that have no quotes and stand in the buffer as a whole, as most do. It returns
-// where the line ends, or false and where the field begins that is something else.
-func (s *scanner) bareFields(p int) (next int, ended bool) {
-	if len(s.d.delimiter) != 1 {
+// plainFields is the hot path: it reads fields from p on that stand in the buffer as a whole with the byte behind them, as most do. It
+// returns where the line ends, or false and where the field begins that needs a closer look.
+func (s *scanner) plainFields(p int) (next int, ended bool) {
+	if len(s.d.delimiter) != 1 || s.d.escape != 0 {
 		return p, false
 	}
-	b, fields, delimiter := s.Buf[s.Pos:s.End], s.fields, s.d.delimiter[0]
-	for p < len(b) && (b[p] != s.d.quote || s.d.quote == 0) {
-		start := p
-		for p < len(b) && !s.stop[b[p]] {
-			p++
+	b, fields, delimiter, quote := s.Buf[s.Pos:s.End], s.fields, s.d.delimiter[0], s.d.quote
+	delimiters, quotes := eachByte*uint64(delimiter), eachByte*uint64(quote)
+	for p < len(b) {
+		var f field
+		var at int
+		if b[p] == quote && quote != 0 {
+			f, at = s.closed(b, p, quotes)
+		} else {
+			at = s.bareEnd(b, p, delimiters)
+			f.start, f.end = p, at
 		}
-		if p == len(b) {
-			p = start
+		if at >= len(b) || !s.stop[b[at]] {
 			break
 		}
-		fields = append(fields, field{start: start, end: p})
-		if b[p] != delimiter {
+		fields = append(fields, f)
+		if p = at; b[p] != delimiter {
 			s.fields = fields
 			return p, true
 		}
@@ -205,6 +211,77 @@ func (s *scanner) bareFields(p int) (next int, ended bool) {
 	}
 	s.fields = fields
 	return p, false
+}
+
+// bareEnd goes from p to the next delimiter or line end in b; len(b): there is none. delimiters is the delimiter in each byte.
+func (s *scanner) bareEnd(b []byte, p int, delimiters uint64) int {
+	for p+8 <= len(b) {
+		marks := find(binary.LittleEndian.Uint64(b[p:]), delimiters)
+		if marks == 0 {
+			p += 8
+			continue
+		}
+		if p += bits.TrailingZeros64(marks) >> 3; s.stop[b[p]] {
+			return p
+		}
+		p++
+	}
+	for p < len(b) && !s.stop[b[p]] {
+		p++
+	}
+	return p
+}
+
+// closed reads a field whose opening quote is at p; next is behind the closing one. len(b): the field or the byte behind it, which says
+// what a quote means, is not in b as a whole. quotes is the quote in each byte.
+func (s *scanner) closed(b []byte, p int, quotes uint64) (f field, next int) {
+	f = field{start: p + 1, quoted: true}
+	for p++; ; p += 2 {
+		if p = s.closing(b, p, quotes); p+1 >= len(b) {
+			return f, len(b)
+		}
+		if b[p+1] != byte(quotes) {
+			f.end = p
+			return f, p + 1
+		}
+		f.escaped = true
+	}
+}
+
+const (
+	eachByte = 0x0101010101010101
+	highBits = 0x8080808080808080
+)
+
+// find looks at eight bytes at a time, the first one lowest: the lowest bit that is set is in the first byte that equals what each byte
+// of same is, or is less than 0x0e, as line ends are. A borrow may set bits behind it.
+func find(x, same uint64) uint64 {
+	s := x ^ same
+	return ((s-eachByte)&^s | (x-eachByte*0x0e)&^x) & highBits
+}
+
+// closing goes to the next quote, from p on; len(b): there is none. It notes line ends on the way.
+func (s *scanner) closing(b []byte, p int, quotes uint64) int {
+	for {
+		for p+8 <= len(b) {
+			marks := find(binary.LittleEndian.Uint64(b[p:]), quotes)
+			if marks == 0 {
+				p += 8
+				continue
+			}
+			p += bits.TrailingZeros64(marks) >> 3
+			break
+		}
+		switch {
+		case p >= len(b):
+			return len(b)
+		case b[p] == byte(quotes):
+			return p
+		case b[p] == '\n' || b[p] == '\r':
+			s.quotes = true
+		}
+		p++
+	}
 }
 
 // field reads the field at p and returns where it ends: at a delimiter, a line end or the end of the input.

@@ -57,7 +57,7 @@ func NewWriter(w io.Writer, s *record.Schema, o WriterOptions) (*Writer, error) 
 }
 
 // flushSize is how many bytes are collected before they are written.
-const flushSize = 64 << 10
+const flushSize = 256 << 10
 
 func (w *Writer) begin() {
 	if w.begun {

@@ -29,6 +29,7 @@ func sample() []byte {
 func perRow(b *testing.B) {
 	b.Helper()
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/benchRows, "ns/row")
+	b.ReportMetric(benchRows, "rows/op")
 }
 
 func BenchmarkRead(b *testing.B) {

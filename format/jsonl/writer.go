@@ -40,7 +40,7 @@ func (w *Writer) bind(s *record.Schema) {
 }
 
 // flushSize is how many bytes are collected before they are written.
-const flushSize = 64 << 10
+const flushSize = 256 << 10
 
 // Write appends the rows of a batch, see format.Writer.
 func (w *Writer) Write(b *record.Batch) error {

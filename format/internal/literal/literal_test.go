@@ -3,6 +3,7 @@ package literal_test
 import (
 	"math"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +55,10 @@ func TestFloatPrintsBack(t *testing.T) {
 		}
 		f, ok := literal.Float([]byte(s))
 		if !ok {
+			f, err := strconv.ParseFloat(s, 64)
+			if back := string(record.AppendFloat(nil, f, 64)); err != nil || (back == s && !strings.Contains(s, "e")) {
+				t.Fatalf("Float(%q) takes nothing; it prints back as %s, %v", s, back, err)
+			}
 			return
 		}
 		if want, err := strconv.ParseFloat(s, 64); err != nil || want != f {

@@ -42,6 +42,9 @@ func Int(b []byte) (v int64, ok bool) {
 // maxFloatDigits is how many decimal digits survive a float64 whatever they are.
 const maxFloatDigits = 15
 
+// maxMantissa is the largest number of so many digits.
+const maxMantissa = 1e15 - 1
+
 // minFloat is the smallest magnitude that is printed without an exponent.
 const minFloat = 1e-7
 
@@ -175,32 +178,24 @@ func short(b []byte) (f float64, ok bool) {
 	if len(digits) == 0 || digits[0] == '.' || (digits[0] == '0' && len(digits) > 1 && digits[1] != '.') {
 		return 0, false
 	}
-	mantissa, significant, point := int64(0), 0, -1
-	for i, c := range digits {
-		if c == '.' && point < 0 {
-			point = i
-			continue
+	mantissa, n := uint64(0), 0
+	for ; n < len(digits) && digits[n] != '.'; n++ {
+		c := digits[n] - '0'
+		if mantissa = mantissa*10 + uint64(c); c > 9 || mantissa > maxMantissa {
+			return 0, false
 		}
+	}
+	scale := max(len(digits)-n-1, 0)
+	if scale >= len(pow10) || (scale == 0 && n < len(digits)) {
+		return 0, false
+	}
+	for _, c := range digits[len(digits)-scale:] {
 		c -= '0'
-		if c > 9 {
+		if mantissa = mantissa*10 + uint64(c); c > 9 || mantissa > maxMantissa {
 			return 0, false
 		}
-		if mantissa == 0 && c == 0 {
-			continue
-		}
-		if significant++; significant > maxFloatDigits {
-			return 0, false
-		}
-		mantissa = mantissa*10 + int64(c)
 	}
-	f = float64(mantissa)
-	if point >= 0 {
-		scale := len(digits) - point - 1
-		if scale == 0 || scale >= len(pow10) {
-			return 0, false
-		}
-		f /= pow10[scale] // both are exact, so the quotient is the nearest float
-	}
+	f = float64(mantissa) / pow10[scale] // both are exact, so the quotient is the nearest float
 	if f != 0 && f < minFloat {
 		return 0, false
 	}

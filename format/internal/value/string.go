@@ -32,9 +32,27 @@ func Plain(b []byte) int {
 	return i
 }
 
+// ascii reports whether all of b stands in a JSON string as it is and is one byte per character: known to be UTF-8 without another look.
+func ascii(b []byte) bool {
+	i := 0
+	for ; i+8 <= len(b); i += 8 {
+		x := binary.LittleEndian.Uint64(b[i:])
+		q, s := x^quotes, x^slashes
+		if ((q-eachByte)|(s-eachByte)|(x-blanks)|x)&highBits != 0 {
+			return false
+		}
+	}
+	for ; i < len(b); i++ {
+		if c := b[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
 // String appends a JSON string, as record.AppendJSONString does.
 func String(dst, s []byte) []byte {
-	if Plain(s) == len(s) && utf8.Valid(s) {
+	if ascii(s) || (Plain(s) == len(s) && utf8.Valid(s)) {
 		dst = append(dst, '"')
 		dst = append(dst, s...)
 		return append(dst, '"')

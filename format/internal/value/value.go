@@ -180,25 +180,41 @@ func Float(dst []byte, f float64) []byte {
 	if f == 0 || !(f > -maxMillionths && f < maxMillionths) {
 		return record.AppendFloat(dst, f, 64)
 	}
-	v := int64(math.Round(f * million))
-	if v == 0 || float64(v)/million != f {
+	a := math.Abs(f)
+	v := uint64(a*million + 0.5)
+	if v == 0 || float64(v)/million != a {
 		return record.AppendFloat(dst, f, 64)
 	}
-	if v < 0 {
-		dst, v = append(dst, '-'), -v
+	if f < 0 {
+		dst = append(dst, '-')
 	}
-	dst = strconv.AppendInt(dst, v/million, 10)
-	rest := v % million
+	whole := v / million
+	dst = strconv.AppendUint(dst, whole, 10)
+	rest := uint32(v - whole*million)
 	if rest == 0 {
 		return dst
 	}
-	dst = append(dst, '.', byte('0'+rest/100_000), byte('0'+rest/10_000%10), byte('0'+rest/1_000%10), byte('0'+rest/100%10),
-		byte('0'+rest/10%10), byte('0'+rest%10))
+	dst = append(append(append(append(dst, '.'), two(rest/10_000)...), two(rest/100%100)...), two(rest%100)...)
 	for dst[len(dst)-1] == '0' {
 		dst = dst[:len(dst)-1]
 	}
 	return dst
 }
+
+// pairs are the numbers from 00 to 99.
+const pairs = "00010203040506070809" +
+	"10111213141516171819" +
+	"20212223242526272829" +
+	"30313233343536373839" +
+	"40414243444546474849" +
+	"50515253545556575859" +
+	"60616263646566676869" +
+	"70717273747576777879" +
+	"80818283848586878889" +
+	"90919293949596979899"
+
+// two returns the two digits of a number below 100.
+func two(n uint32) string { return pairs[2*n : 2*n+2] }
 
 // Days from 0000-01-01 and 9999-12-31 to 1970-01-01: between them a date has four digits of year.
 const (
@@ -211,22 +227,27 @@ func Date(dst []byte, days int64) []byte {
 	if days < firstDay || days > lastDay {
 		return record.AppendDate(dst, days)
 	}
-	z := uint32(days + 719468 + 146097) // the era before is added, so that nothing is negative
-	era := z / 146097
-	doe := z - era*146097
-	yoe := (doe - doe/1460 + doe/36524 - doe/146096) / 365
-	doy := doe - (365*yoe + yoe/4 - yoe/100)
-	mp := (5*doy + 2) / 153
-	day := doy - (153*mp+2)/5 + 1
-	month := mp + 3
-	year := yoe + era*400 - 400
+	// The day is taken apart in years that begin with March and in 400-year eras, the first of which begins with the year -400. See
+	// Neri and Schneider, "Euclidean affine functions and their application to calendar algorithms", 2022.
+	n := uint32(days+daysToMarch)*4 + 3
+	century := n / daysPerEra
+	n = n%daysPerEra | 3
+	product := uint64(n) * 2939745
+	inCentury, dayOfYear := uint32(product>>32), uint32(product)/2939745/4
+	n = dayOfYear*2141 + 197913
+	year, month, day := century*100+inCentury-400, n>>16, n&0xffff/2141+1
 	if month > 12 {
-		month -= 12
-		year++
+		year, month = year+1, month-12
 	}
-	return append(dst, byte('0'+year/1000), byte('0'+year/100%10), byte('0'+year/10%10), byte('0'+year%10), '-',
-		byte('0'+month/10), byte('0'+month%10), '-', byte('0'+day/10), byte('0'+day%10))
+	high, low := two(year/100), two(year%100)
+	m, d := two(month), two(day)
+	return append(dst, high[0], high[1], low[0], low[1], '-', m[0], m[1], '-', d[0], d[1])
 }
+
+const (
+	daysPerEra  = 146_097
+	daysToMarch = 719_468 + daysPerEra // from 1 March of the year -400 to 1970-01-01
+)
 
 const (
 	microsPerSecond = 1_000_000
@@ -244,8 +265,8 @@ func Timestamp(dst []byte, v int64, zoned bool) []byte {
 	}
 	s := uint32(clock / microsPerSecond)
 	h, m, s := s/3600, s/60%60, s%60
-	dst = append(Date(dst, days), 'T', byte('0'+h/10), byte('0'+h%10), ':', byte('0'+m/10), byte('0'+m%10), ':',
-		byte('0'+s/10), byte('0'+s%10))
+	hh, mm, ss := two(h), two(m), two(s)
+	dst = append(Date(dst, days), 'T', hh[0], hh[1], ':', mm[0], mm[1], ':', ss[0], ss[1])
 	if zoned {
 		return append(dst, 'Z')
 	}
