@@ -21,7 +21,6 @@ var _ connector.Merger = (*Source)(nil)
 // merging is what the merging of chunks with a stream needs. It may be used concurrently; the zero value is ready.
 type merging struct {
 	snapshots memo[snapshot]
-	ends      memo[streamPosition]
 
 	mu        sync.Mutex        // guards what follows
 	barriers  map[string]uint64 // by dataset: transactions below that were running have to be over before a chunk is read
@@ -187,8 +186,8 @@ func (s *Source) Includes(snapshot, txn record.Position) bool {
 	if err != nil {
 		return false
 	}
-	end, err := s.merge.ends.get(txn, decodeStream)
-	return err == nil && end.XID != 0 && seen.includes(end.XID)
+	end, err := decodeEnd(txn)
+	return err == nil && end.xid != 0 && seen.includes(end.xid)
 }
 
 // Outlived implements connector.Merger: what a snapshot includes had its commit in the log when the snapshot was taken.
@@ -197,8 +196,8 @@ func (s *Source) Outlived(snapshot, at record.Position) bool {
 	if err != nil {
 		return false
 	}
-	end, err := s.merge.ends.get(at, decodeStream)
-	return err == nil && end.LSN >= seen.lsn
+	end, err := decodeEnd(at)
+	return err == nil && end.lsn >= seen.lsn
 }
 
 // memo keeps what was decoded: the same few positions are asked for again and again. The zero value is ready.

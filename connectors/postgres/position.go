@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -89,6 +90,49 @@ func decodeStream(at record.Position) (streamPosition, error) {
 		}
 	}
 	return p, nil
+}
+
+// decodeEnd reads only where a position is and of which transaction: of the form that positionCode writes without a detour, as every
+// transaction of a stream is asked for.
+func decodeEnd(at record.Position) (txnEnd, error) {
+	if end, ok := quickEnd(at); ok {
+		return end, nil
+	}
+	p, err := decodeStream(at)
+	return txnEnd{lsn: p.LSN, xid: p.XID}, err
+}
+
+func quickEnd(at record.Position) (end txnEnd, ok bool) {
+	rest, ok := bytes.CutPrefix(at.Data, []byte(`{"lsn":"`))
+	if !ok || at.Shape != streamShape {
+		return end, false
+	}
+	high, rest, ok1 := cutHex(rest, '/')
+	low, rest, ok2 := cutHex(rest, '"')
+	if rest, ok = bytes.CutPrefix(rest, []byte(`,"xid":`)); !ok || !ok1 || !ok2 {
+		return end, false
+	}
+	xid, i := uint64(0), 0
+	for ; i < len(rest) && rest[i]-'0' < 10 && i < 19; i++ { // 19 digits fit
+		xid = xid*10 + uint64(rest[i]-'0')
+	}
+	ok = i > 0 && bytes.HasPrefix(rest[i:], []byte(`,"system":"`))
+	return txnEnd{lsn: lsn(high<<32 | low), xid: xid}, ok
+}
+
+// cutHex reads up to eight upper-case digits and the byte that ends them.
+func cutHex(b []byte, end byte) (v uint64, rest []byte, ok bool) {
+	for i, c := range b[:min(len(b), 9)] {
+		switch {
+		case c-'0' < 10:
+			v = v<<4 | uint64(c-'0')
+		case c-'A' < 6:
+			v = v<<4 | uint64(c-'A'+10)
+		default:
+			return v, b[i+1:], c == end && i > 0
+		}
+	}
+	return 0, nil, false
 }
 
 // compareStream orders positions of one slot's stream.
