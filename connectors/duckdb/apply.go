@@ -290,8 +290,7 @@ func (f *fold) insert(ctx context.Context, d *db, rows []outcome) error {
 	if err != nil {
 		return err
 	}
-	sql := "INSERT INTO " + x.into.sql() + " (" + x.names(x.all()) + ") SELECT " + x.casts(x.all()) + " FROM " + viewName + " v"
-	return wrap(d.withView(ctx, []arrow.RecordBatch{rb}, sql), "inserting rows", x.dataset, "")
+	return wrap(d.withView(ctx, []arrow.RecordBatch{rb}, x.insertSQL()), "inserting rows", x.dataset, "")
 }
 
 // complete stages rows that need values of the table, and reads those from it; rows that it lacks are refused.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -13,6 +14,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/connector/connectortest"
+	"github.com/leatdata/leat/connectors/duckdb"
 	"github.com/leatdata/leat/record"
 )
 
@@ -118,5 +122,86 @@ func BenchmarkCommitChanges(b *testing.B) {
 				})
 			}
 		}
+	}
+}
+
+// updates are updates of whole rows under keys, as one batch.
+func updates(s *record.Schema, keys []int64, version int) *record.Batch {
+	batch := benchBatch(s, keys, version)
+	batch.Ops = slices.Repeat([]record.Op{record.Update}, len(keys))
+	return batch
+}
+
+// BenchmarkFollowBehind applies batches of 8,192 updates, 16 of them to a commit, as a stream does that is behind.
+func BenchmarkFollowBehind(b *testing.B) {
+	const rows, size, batches = 1_000_000, 8_192, 16
+	for _, uuids := range []bool{false, true} {
+		s := benchSchema(uuids)
+		path := benchTable(b, s, rows)
+		fence := uint64(1)
+		for _, order := range []string{"random", "ordered"} {
+			b.Run(fmt.Sprintf("uuid=%v/%s", uuids, order), func(b *testing.B) {
+				b.ReportAllocs()
+				fence++
+				snk := started(b, path, "r", fence)
+				r := rand.New(rand.NewPCG(1, 2))
+				next, version := int64(0), 0
+				for b.Loop() {
+					b.StopTimer()
+					var list []*record.Batch
+					for range batches {
+						version++
+						keys := make([]int64, size)
+						for i := range keys {
+							if keys[i] = r.Int64N(rows); order == "ordered" {
+								keys[i] = next % rows
+								next++
+							}
+						}
+						list = append(list, updates(s, keys, version))
+					}
+					b.StartTimer()
+					mustWrite(b, snk, list...)
+					commit(b, snk)
+				}
+				b.ReportMetric(float64(size*batches*b.N)/b.Elapsed().Seconds(), "rows/s")
+				b.ReportMetric(size*batches, "rows/op")
+				if err := snk.Close(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkAppend inserts batches of 8,192 rows, as a copy does.
+func BenchmarkAppend(b *testing.B) {
+	const size, batches = 8_192, 64
+	s := benchSchema(false)
+	var list []*record.Batch
+	for n := range batches {
+		keys := make([]int64, size)
+		for i := range keys {
+			keys[i] = int64(n*size + i)
+		}
+		list = append(list, benchBatch(s, keys, n))
+	}
+	snk, err := (&duckdb.SinkConfig{Database: duckdb.Database{Path: newFile(b)}}).Open(connectortest.Env(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	req := connector.SinkStart{Pipeline: "p", Lane: "l", Run: "r", Fence: 1, Mode: connector.Append}
+	if err := snk.Start(b.Context(), req); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		mustWrite(b, snk, list...)
+		commit(b, snk)
+	}
+	b.ReportMetric(float64(size*batches*b.N)/b.Elapsed().Seconds(), "rows/s")
+	b.ReportMetric(size*batches, "rows/op")
+	if err := snk.Close(b.Context()); err != nil {
+		b.Fatal(err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/leatdata/leat/connector/sqlgen"
 )
 
-// Rows are gathered up to these bounds before they are inserted.
+// Changes, and rows of several datasets in turn, are gathered up to these bounds before they are applied.
 const (
 	gatherRows  = 131_072
 	gatherBytes = 32 << 20

@@ -26,6 +26,7 @@ type db struct {
 	conn      *duckdb.Conn
 	arrow     *duckdb.Arrow
 	roundtrip func(op string)
+	flow      *flow // rows that are being inserted; nil: none
 }
 
 func open(ctx context.Context, d Database, mode string, env connector.Env) (*db, error) {
@@ -64,6 +65,7 @@ func open(ctx context.Context, d Database, mode string, env connector.Env) (*db,
 
 func (d *db) close() error {
 	var errs []error
+	d.abandon()
 	if d.conn != nil {
 		errs = append(errs, d.conn.Close())
 		d.conn = nil
@@ -84,6 +86,9 @@ func named(args []any) []driver.NamedValue {
 }
 
 func (d *db) exec(ctx context.Context, sql string, args ...any) error {
+	if err := d.settle(ctx); err != nil {
+		return err
+	}
 	d.roundtrip("exec")
 	_, err := d.conn.ExecContext(ctx, sql, named(args))
 	return err
@@ -91,6 +96,9 @@ func (d *db) exec(ctx context.Context, sql string, args ...any) error {
 
 // affected runs a statement and returns how many rows it changed.
 func (d *db) affected(ctx context.Context, sql string, args ...any) (int64, error) {
+	if err := d.settle(ctx); err != nil {
+		return 0, err
+	}
 	d.roundtrip("exec")
 	res, err := d.conn.ExecContext(ctx, sql, named(args))
 	if err != nil {
@@ -101,6 +109,9 @@ func (d *db) affected(ctx context.Context, sql string, args ...any) (int64, erro
 
 // rows runs a small query and returns its values as text; null is the empty string.
 func (d *db) rows(ctx context.Context, sql string, args ...any) ([][]string, error) {
+	if err := d.settle(ctx); err != nil {
+		return nil, err
+	}
 	d.roundtrip("query")
 	r, err := d.conn.QueryContext(ctx, sql, named(args))
 	if err != nil {

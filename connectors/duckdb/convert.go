@@ -232,12 +232,29 @@ func toDuck(arr arrow.Array, transfer arrow.DataType) (arrow.Array, error) {
 	}
 	b := array.NewBuilder(memory.DefaultAllocator, transfer)
 	b.Reserve(arr.Len())
+	if sb, ok := b.(*array.StringBuilder); ok {
+		writeTexts(sb, arr)
+		return b.NewArray(), nil
+	}
 	for i := range arr.Len() {
 		if err := writeValue(b, arr, i); err != nil {
 			return nil, err
 		}
 	}
 	return b.NewArray(), nil
+}
+
+// writeTexts hands a column over as text.
+func writeTexts(b *array.StringBuilder, arr arrow.Array) {
+	var buf []byte
+	for i := range arr.Len() {
+		if arr.IsNull(i) {
+			b.AppendNull()
+			continue
+		}
+		buf = appendText(buf[:0], arr, i)
+		b.BinaryBuilder.Append(buf)
+	}
 }
 
 func writeValue(b array.Builder, arr arrow.Array, i int) error {
@@ -247,7 +264,7 @@ func writeValue(b array.Builder, arr arrow.Array, i int) error {
 	}
 	switch b := b.(type) {
 	case *array.StringBuilder:
-		b.Append(writeText(arr, i))
+		b.BinaryBuilder.Append(appendText(nil, arr, i))
 		return nil
 	case *array.BinaryBuilder:
 		switch a := arr.(type) {
@@ -280,17 +297,18 @@ func writeValue(b array.Builder, arr arrow.Array, i int) error {
 	return record.ParseText(b, string(record.AppendText(nil, arr, i)))
 }
 
-func writeText(arr arrow.Array, i int) string {
+// appendText writes the canonical text of a value, but for intervals, of which DuckDB reads another form.
+func appendText(out []byte, arr arrow.Array, i int) []byte {
 	ext, ok := arr.(array.ExtensionArray)
 	if !ok || ext.ExtensionType().ExtensionName() != record.IntervalType().ExtensionName() {
-		return string(record.AppendText(nil, arr, i))
+		return record.AppendText(out, arr, i)
 	}
 	fixed, ok := ext.Storage().(*array.FixedSizeBinary)
 	if !ok {
-		return string(record.AppendText(nil, arr, i))
+		return record.AppendText(out, arr, i)
 	}
 	v := record.IntervalOf(fixed.Value(i))
-	return fmt.Sprintf("%d months %d days %d microseconds", v.Months, v.Days, v.Micros)
+	return fmt.Appendf(out, "%d months %d days %d microseconds", v.Months, v.Days, v.Micros)
 }
 
 func writeMap(b *array.MapBuilder, arr arrow.Array, i int) error {

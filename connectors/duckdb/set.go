@@ -572,6 +572,9 @@ const viewName = "_leat_batch"
 
 // withView runs a statement that reads the batches as the view v, once.
 func (d *db) withView(ctx context.Context, rbs []arrow.RecordBatch, sql string) error {
+	if err := d.settle(ctx); err != nil {
+		return err
+	}
 	rd, err := array.NewRecordReader(rbs[0].Schema(), rbs)
 	if err != nil {
 		return err
@@ -604,9 +607,13 @@ func (x *set) store(ctx context.Context, d *db, mode connector.WriteMode, ends b
 	return nil, x.append(ctx, d, x.gathered)
 }
 
+// insertSQL is the statement that inserts all that the view has.
+func (x *set) insertSQL() string {
+	return "INSERT INTO " + x.into.sql() + " (" + x.names(x.all()) + ") SELECT " + x.casts(x.all()) + " FROM " + viewName + " v"
+}
+
 // append inserts all rows.
 func (x *set) append(ctx context.Context, d *db, batches []gathered) error {
-	var rbs []arrow.RecordBatch
 	for _, g := range batches {
 		b, err := g.Keep(func(i int) bool { return !g.skip[i] })
 		if err != nil {
@@ -616,11 +623,12 @@ func (x *set) append(ctx context.Context, d *db, batches []gathered) error {
 		if err != nil {
 			return err
 		}
-		rbs = append(rbs, rb)
+		if rb.NumRows() == 0 {
+			continue
+		}
+		if err := d.pour(ctx, x, rb, b.Bytes()); err != nil {
+			return err
+		}
 	}
-	if len(rbs) == 0 {
-		return nil
-	}
-	sql := "INSERT INTO " + x.into.sql() + " (" + x.names(x.all()) + ") SELECT " + x.casts(x.all()) + " FROM " + viewName + " v"
-	return wrap(d.withView(ctx, rbs, sql), "inserting rows", x.dataset, "")
+	return nil
 }

@@ -58,6 +58,11 @@ func (s *sink) Start(ctx context.Context, st connector.SinkStart) error {
 		return err
 	}
 	s.db, s.start = d, st
+	if s.cfg.Threads == 0 && st.Mode != connector.Upsert { // one feeds and inserts; more only make it wait for order
+		if err := d.exec(ctx, "SET threads = 1"); err != nil {
+			return wrap(err, "setting the threads", "", "")
+		}
+	}
 	if err := d.exec(ctx, `CREATE TABLE IF NOT EXISTS `+progressTable+
 		` (pipeline VARCHAR, lane VARCHAR, run VARCHAR, fence UBIGINT, progress VARCHAR, updated TIMESTAMPTZ)`); err != nil {
 		return wrap(err, "creating the table _leat_progress", "", "")
@@ -168,27 +173,45 @@ func (s *sink) Write(ctx context.Context, b *record.Batch) error {
 		return s.poison(err)
 	}
 	s.bytes += b.Bytes()
-	at := len(x.gathered) - 1
 	list := x.gathered
-	if now {
-		more, err := s.storeNow(ctx, x)
-		if err != nil {
-			return s.poison(err)
-		}
-		refused = append(refused, more...)
-	} else if x.rows >= gatherRows || s.bytes >= gatherBytes {
-		if err := s.store(ctx, false); err != nil {
-			return s.poison(err)
-		}
+	more, err := s.storeIfDue(ctx, x, now)
+	if err != nil {
+		return s.poison(err)
 	}
+	refused = append(refused, more...)
 	if len(refused) == 0 {
 		return nil
 	}
-	rows, err := x.rowErrors(list[:at+1], refused)
+	rows, err := x.rowErrors(list, refused)
 	if err != nil {
 		return s.poison(err)
 	}
 	return rows
+}
+
+// storeIfDue hands what was gathered to DuckDB if it is time: now where only the table tells whether the rows can be applied; it returns
+// those that can't.
+func (s *sink) storeIfDue(ctx context.Context, x *set, now bool) ([]refusal, error) {
+	switch {
+	case now:
+		return s.storeNow(ctx, x)
+	case s.flows(x):
+		return nil, s.storeSet(ctx, x, false)
+	case x.rows >= gatherRows || s.bytes >= gatherBytes:
+		return nil, s.store(ctx, false)
+	}
+	return nil, nil
+}
+
+// flows reports whether rows need not be gathered: they go into the statement that is open, or may open one as no other dataset waits.
+func (s *sink) flows(x *set) bool {
+	if s.start.Mode == connector.Upsert {
+		return false
+	}
+	if s.db.flow != nil {
+		return s.db.flow.set == x
+	}
+	return !slices.ContainsFunc(s.order, func(o *set) bool { return o != x && len(o.gathered) > 0 })
 }
 
 func (s *sink) truncate(ctx context.Context, x *set) error {
