@@ -58,7 +58,8 @@ type stream struct {
 	began     time.Time     // when the first change of the group was taken
 	sent      time.Time     // when the server sent the present message
 	behind    time.Duration // from the commit of the newest transaction to its coming, on the server's clock
-	txn       *transaction
+	txn       *transaction  // nil, or &present
+	present   transaction
 	block     *spool // of the open transaction whose block is being read
 	replay    *replay
 	newest    uint64 // transaction

@@ -99,13 +99,18 @@ func (f *stream) message(ctx context.Context, data []byte) (used bool, err error
 	if f.txn != nil {
 		return f.change(ctx, data, false)
 	}
+	begin, ok, err := pgoutput.ParseBegin(data)
+	if err != nil {
+		return false, err //nolint:wrapcheck // the caller says what was being done
+	}
+	if ok {
+		return f.begin(begin), nil
+	}
 	m, err := pgoutput.Parse(data, false, f.wire.protocol())
 	if err != nil {
 		return false, err //nolint:wrapcheck // the caller says what was being done
 	}
 	switch m := m.(type) {
-	case pgoutput.Begin:
-		return f.begin(m), nil
 	case pgoutput.StreamStart:
 		f.block, err = f.spools.begin(m.XID, m.First)
 		return err == nil, err
@@ -136,9 +141,15 @@ func (f *stream) begin(m pgoutput.Begin) (used bool) {
 		return false
 	}
 	// Where the commit record ends is not known yet. A place within it is behind all that ended before and in front of all that follows.
-	f.txn = &transaction{id: f.widen(m.XID), lsn: lsn(m.FinalLSN) + 1, time: m.Time, at: -1}
-	f.behind = f.sent.Sub(m.Time)
+	f.enter(transaction{id: f.widen(m.XID), lsn: lsn(m.FinalLSN) + 1, time: m.Time, at: -1})
 	return true
+}
+
+// enter makes t the transaction whose changes are read.
+func (f *stream) enter(t transaction) {
+	f.present = t
+	f.txn = &f.present
+	f.behind = f.sent.Sub(t.time)
 }
 
 // commit ends the transaction.
@@ -161,13 +172,19 @@ func (f *stream) change(ctx context.Context, data []byte, inBlock bool) (used bo
 	if ok {
 		return f.row(ctx, &c, len(data))
 	}
+	commit, ok, err := pgoutput.ParseCommit(data)
+	if err != nil {
+		return false, err //nolint:wrapcheck // the caller says what was being done
+	}
+	if ok {
+		f.commit(lsn(commit.EndLSN))
+		return true, nil
+	}
 	m, err := pgoutput.Parse(data, inBlock, f.wire.protocol())
 	if err != nil {
 		return false, err //nolint:wrapcheck // the caller says what was being done
 	}
 	switch m := m.(type) {
-	case pgoutput.Commit:
-		f.commit(lsn(m.EndLSN))
 	case pgoutput.Relation:
 		f.describe(m)
 	case pgoutput.Type:
@@ -297,8 +314,7 @@ func (f *stream) streamCommit(m pgoutput.StreamCommit) (used bool, err error) {
 	if f.group.whole {
 		f.emit() // what is complete does not wait for a large transaction
 	}
-	f.txn = &transaction{id: f.widen(m.XID), lsn: lsn(m.EndLSN), time: m.Time, foreign: sp.foreign, at: -1}
-	f.behind = f.sent.Sub(m.Time)
+	f.enter(transaction{id: f.widen(m.XID), lsn: lsn(m.EndLSN), time: m.Time, foreign: sp.foreign, at: -1})
 	f.replay = sp.replay()
 	return true, nil
 }

@@ -2,10 +2,7 @@
 
 package postgres
 
-import (
-	"errors"
-	"net"
-)
+import "net"
 
-// waitForBytes is only for systems that tell a reader of a number of bytes.
-func waitForBytes(*net.TCPConn, int) error { return errors.ErrUnsupported }
+// patient is only for systems whose calls are known to be worth it.
+func patient(conn net.Conn) net.Conn { return conn }

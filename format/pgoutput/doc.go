@@ -1,7 +1,8 @@
 // Package pgoutput reads the messages of PostgreSQL's logical decoding plugin pgoutput, protocol versions 1 to 4, and collects changes
 // into batches of Arrow columns, without I/O.
 //
-// [Parse] reads one message; [ParseChange] reads inserts, updates and deletes without allocating. A [Rows] collects the changes of one
+// [Parse] reads one message; [ParseChange], [ParseBegin] and [ParseCommit] read the most frequent ones without allocating. A [Rows]
+// collects the changes of one
 // relation into a record.Batch: values go straight from the message into the columns' own buffers, in the text form as well as in the
 // binary one, and come out as package pgcopy's Decoder gives them for the same rows.
 //

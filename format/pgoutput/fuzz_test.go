@@ -15,7 +15,8 @@ import (
 	"github.com/leatdata/leat/record"
 )
 
-// Whatever bytes come, Parse returns an error or a message all of whose parts can be read, and the two ways to read a change agree.
+// Whatever bytes come, Parse returns an error or a message all of whose parts can be read, and the two ways to read a change, a begin or a
+// commit agree.
 func FuzzParse(f *testing.F) {
 	for _, m := range messages(f) {
 		f.Add([]byte(m.data), m.inStream, m.version)
@@ -28,6 +29,17 @@ func FuzzParse(f *testing.F) {
 		c, ok, errChange := pgoutput.ParseChange(data, inStream)
 		if ok && (err != nil || errChange != nil) {
 			t.Fatalf("one reads it, the other does not: %v, %v", err, errChange)
+		}
+		begin, isBegin, errBegin := pgoutput.ParseBegin(data)
+		commit, isCommit, errCommit := pgoutput.ParseCommit(data)
+		wantBegin, oneBegins := m.(pgoutput.Begin)
+		wantCommit, oneCommits := m.(pgoutput.Commit)
+		if isBegin != oneBegins || isCommit != oneCommits || begin != wantBegin || commit != wantCommit {
+			t.Fatalf("%+v is read as %+v and %+v", m, begin, commit)
+		}
+		if first := min(len(data), 1); (errBegin != nil) != (err != nil && string(data[:first]) == "B") ||
+			(errCommit != nil) != (err != nil && string(data[:first]) == "C") {
+			t.Fatalf("one refuses it, the other does not: %v, %v, %v", err, errBegin, errCommit)
 		}
 		for _, tuple := range []pgoutput.Tuple{c.Old, c.New} {
 			total := 0

@@ -34,13 +34,36 @@ func Parse(data []byte, inStream bool, version int) (Message, error) {
 	}
 	r := reader{rest: data[1:], inStream: inStream, version: version}
 	m := r.message(data[0])
-	if r.err == nil && len(r.rest) > 0 {
-		r.err = errLong
-	}
-	if r.err != nil {
-		return nil, fmt.Errorf("message %q of %d bytes: %w", data[0], len(data), r.err)
+	if err := r.end(data); err != nil {
+		return nil, err
 	}
 	return m, nil
+}
+
+// ParseBegin is Parse for Begin; it allocates nothing. It returns false for other messages, which Parse reads.
+func ParseBegin(data []byte) (m Begin, ok bool, err error) {
+	if len(data) == 0 || data[0] != 'B' {
+		return m, false, nil
+	}
+	r := reader{rest: data[1:]}
+	m = r.begin()
+	if err := r.end(data); err != nil {
+		return Begin{}, false, err
+	}
+	return m, true, nil
+}
+
+// ParseCommit is Parse for Commit; it allocates nothing. It returns false for other messages, which Parse reads.
+func ParseCommit(data []byte) (m Commit, ok bool, err error) {
+	if len(data) == 0 || data[0] != 'C' {
+		return m, false, nil
+	}
+	r := reader{rest: data[1:]}
+	m = r.commit()
+	if err := r.end(data); err != nil {
+		return Commit{}, false, err
+	}
+	return m, true, nil
 }
 
 // reader takes a message apart. After an error all that it returns is zero.
@@ -54,10 +77,9 @@ type reader struct {
 func (r *reader) message(kind byte) Message {
 	switch kind {
 	case 'B':
-		return Begin{FinalLSN: r.uint64(), Time: r.time(), XID: r.uint32()}
+		return r.begin()
 	case 'C':
-		r.flags()
-		return Commit{LSN: r.uint64(), EndLSN: r.uint64(), Time: r.time()}
+		return r.commit()
 	case 'O':
 		return Origin{LSN: r.uint64(), Name: r.string()}
 	case 'R':
@@ -77,6 +99,15 @@ func (r *reader) message(kind byte) Message {
 	}
 	r.fail(errUnknown)
 	return nil
+}
+
+func (r *reader) begin() Begin {
+	return Begin{FinalLSN: r.uint64(), Time: r.time(), XID: r.uint32()}
+}
+
+func (r *reader) commit() Commit {
+	r.flags()
+	return Commit{LSN: r.uint64(), EndLSN: r.uint64(), Time: r.time()}
 }
 
 func (r *reader) stream(kind byte) Message {
@@ -167,6 +198,17 @@ func (r *reader) logical() LogicalMessage {
 	m.Transactional, m.LSN, m.Prefix = flags&transactional != 0, r.uint64(), r.string()
 	m.Content = r.bytes(int64(r.uint32()))
 	return m
+}
+
+// end says what is wrong with the message.
+func (r *reader) end(data []byte) error {
+	if r.err == nil && len(r.rest) > 0 {
+		r.err = errLong
+	}
+	if r.err != nil {
+		return fmt.Errorf("message %q of %d bytes: %w", data[0], len(data), r.err)
+	}
+	return nil
 }
 
 func (r *reader) fail(err error) {
