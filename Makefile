@@ -129,11 +129,26 @@ allocs:
 allocs-record: # write dev/allocs/recorded.txt anew
 	go run ./dev/allocs -record
 
-## bench-jobs: whole jobs beside the machine's limit and other tools, JOB=name for some; writes docs/PERFORMANCE.md
-.PHONY: bench-jobs
-bench-jobs: build
+## bench: whole jobs beside limits and other tools; writes docs/PERFORMANCE.md. JOB=name for some, JOB=all for the long ones too, ROUNDS=n
+.PHONY: bench
+bench: bench-build
 	dev/services install
-	dev/services run -- go run ./bench $(if $(JOB),-job $(JOB))
+	dev/services run -- bin/bench $(if $(JOB),-job '$(JOB)') $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(SCALE),-scale $(SCALE)) $(if $(MOST),-most $(MOST))
+
+## bench-page: docs/PERFORMANCE.md anew, of the results that are there
+.PHONY: bench-page
+bench-page: bench-build
+	bin/bench -page-only
+
+## bench-smoke: every job of bench once, tiny, outputs compared; writes nothing
+.PHONY: bench-smoke
+bench-smoke: bench-build
+	dev/services install
+	dev/services run -- bin/bench -smoke
+
+.PHONY: bench-build
+bench-build: build
+	go build -o bin/ ./bench ./bench/meter
 
 ## services: install and start the test servers, and leave them running
 .PHONY: services

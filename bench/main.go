@@ -1,189 +1,233 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
-	"slices"
 	"strings"
-	"syscall"
-	"time"
 )
 
-// job is one workload.
-type job struct {
-	name       string
-	title      string
-	prepare    func(ctx context.Context, dir string) (prepared, error)
-	contenders func(dir string) []contender
-	note       string
-	most       int                                         // rounds at the most; 0: as asked for
-	least      int                                         // rounds at the least
-	clean      func(ctx context.Context, dir string) error // nil: what is left is in dir
-}
-
-// prepared is the data of a job.
-type prepared struct {
-	text string // what it is, in words
-	rows int64
-}
-
-// measured is one run of one contender.
-type measured struct {
-	wall, cpu time.Duration
-	rss       int64 // bytes
+// options are what the command line says.
+type options struct {
+	only    string  // a job, or the beginning of its name; "all"; empty: all but those that stand alone
+	rounds  int     // of each contender
+	scale   float64 // of the sizes
+	most    int64   // largest size of what grows
+	seed    uint64  // of the order of contenders
+	leat    string  // the binary that is measured
+	results string  // folder of results
+	page    string
+	cache   string // folder of other tools
+	peers   bool   // other tools run, too
+	smoke   bool   // everything once and tiny, only to see that it works; nothing is written
 }
 
 func main() {
-	only := flag.String("job", "", "run this job alone")
-	rounds := flag.Int("rounds", 3, "rounds of each contender")
-	leat := flag.String("leat", "bin/leat", "the binary to measure")
-	out := flag.String("out", "docs/PERFORMANCE.md", "where the results go")
-	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *leat, *only, *rounds, *out); err != nil {
+	if err := start(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, leat, only string, rounds int, out string) error {
-	bin, err := filepath.Abs(leat)
-	if err != nil {
+func start(ctx context.Context, args []string) error {
+	if len(args) > 0 && (args[0] == "rows" || args[0] == "lanes") {
+		return helper(ctx, args[0], args[1:])
+	}
+	var o options
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.StringVar(&o.only, "job", "", "run this job, or those whose names begin so; all: also those that take long")
+	f.IntVar(&o.rounds, "rounds", 3, "rounds of each contender")
+	f.Float64Var(&o.scale, "scale", 1, "share of the rows that jobs mean")
+	f.Int64Var(&o.most, "most", 100_000_000, "largest number of rows of the job growth")
+	f.Uint64Var(&o.seed, "seed", 1, "of the order of contenders")
+	f.StringVar(&o.leat, "leat", "bin/leat", "the binary to measure")
+	f.StringVar(&o.results, "results", "bench/results", "where results are kept")
+	f.StringVar(&o.page, "page", "docs/PERFORMANCE.md", "the page that is made of them")
+	f.StringVar(&o.cache, "cache", ".dev/bench", "where other tools are installed")
+	f.BoolVar(&o.peers, "peers", true, "run other tools, too")
+	f.BoolVar(&o.smoke, "smoke", false, "run every job once, tiny, without other tools, and write nothing")
+	only := f.Bool("page-only", false, "measure nothing, make the page")
+	if err := f.Parse(args); err != nil {
 		return err
 	}
-	var b strings.Builder
-	header(&b)
-	for _, j := range jobs(bin) {
-		if only != "" && j.name != only && !strings.HasPrefix(j.name, only+"-") {
+	if *only {
+		return writePage(o.page, o.results)
+	}
+	return runJobs(ctx, o)
+}
+
+// helper does what contenders' commands need besides other programs.
+func helper(ctx context.Context, name string, args []string) error {
+	f := flag.NewFlagSet(name, flag.ContinueOnError)
+	rows := f.Int64("rows", 1000, "how many")
+	format := f.String("format", "csv", "csv or jsonl")
+	dir := f.String("dir", "", "folder of the lanes")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	switch {
+	case name == "lanes":
+		return runLanes(ctx, *dir, *rows, os.Stdout)
+	case *format == "jsonl":
+		return makeJSONL(os.Stdout, *rows)
+	}
+	_, _, err := makeCSV(os.Stdout, *rows, 0)
+	return err
+}
+
+// smokeScale leaves a thousandth of everything.
+const smokeScale = 0.001
+
+func runJobs(ctx context.Context, o options) error {
+	if o.smoke {
+		o.only, o.rounds, o.scale, o.peers = "all", 1, smokeScale, false
+	}
+	ran := 0
+	for _, j := range jobs(o.most) {
+		if !o.means(j) {
 			continue
 		}
-		at := b.Len()
-		if err := runJob(ctx, &b, j, rounds); err != nil {
+		ran++
+		r, err := runJob(ctx, o, j)
+		if err != nil {
 			return fmt.Errorf("job %s: %w", j.name, err)
 		}
-		if only == "" {
+		if o.smoke {
 			continue
 		}
-		fmt.Print(b.String()[at:])
-		if err := replaceSection(out, j.title, b.String()[at:]); err != nil {
+		if err := errors.Join(saveResult(o.results, r), writePage(o.page, o.results)); err != nil {
 			return err
 		}
 	}
-	if only != "" {
-		return nil
-	}
-	return os.WriteFile(out, []byte(b.String()), 0o644)
-}
-
-// replaceSection puts the section of one job in the place of the one that the page has, or at the page's end.
-func replaceSection(page, title, section string) error {
-	text, err := os.ReadFile(page)
-	if err != nil {
-		return err
-	}
-	before, behind, found := strings.Cut(string(text), "\n## "+title+"\n")
-	after := ""
-	if i := strings.Index(behind, "\n## "); found && i >= 0 {
-		after = behind[i:]
-	}
-	return os.WriteFile(page, []byte(before+section+after), 0o644)
-}
-
-func header(b *strings.Builder) {
-	fmt.Fprintf(b, "# Performance\n\nWritten by `make bench-jobs` on %s/%s with %d cores, %s. Medians of interleaved rounds; machines are "+
-		"noisy, so only ratios within one table count. Peak memory is the largest resident set of the process.\n",
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
-}
-
-func runJob(ctx context.Context, b *strings.Builder, j job, rounds int) (err error) {
-	dir, err := os.MkdirTemp("", "leat-bench-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
-	if j.clean != nil {
-		defer func() { err = errors.Join(err, j.clean(context.WithoutCancel(ctx), dir)) }()
-	}
-	data, err := j.prepare(ctx, dir)
-	if err != nil {
-		return err
-	}
-	rounds = max(rounds, j.least)
-	if j.most > 0 {
-		rounds = min(rounds, j.most)
-	}
-	cs := append(j.contenders(dir), peersOf(j.name, jobEnv{dir: dir, rows: data.rows})...)
-	results := make([][]measured, len(cs))
-	for r := range rounds {
-		for i, c := range cs {
-			m, err := measure(ctx, c)
-			if err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
-			}
-			fmt.Fprintf(os.Stderr, "%s round %d %-24s wall %.2fs cpu %.2fs rss %d MB\n", j.name, r+1, c.name,
-				m.wall.Seconds(), m.cpu.Seconds(), m.rss>>20)
-			results[i] = append(results[i], m)
-		}
-	}
-	fmt.Fprintf(b, "\n## %s\n\n%s. `make bench-jobs JOB=%s`, %d rounds. %s\n\n", j.title, data.text, j.name, rounds, j.note)
-	b.WriteString("| what | wall s | spread | CPU s | µs CPU/row | rows/s | peak MB | wall ratio |\n|---|---|---|---|---|---|---|---|\n")
-	base := median(results[0]).wall
-	for i, c := range cs {
-		m := median(results[i])
-		low, high := spread(results[i])
-		fmt.Fprintf(b, "| %s | %.2f | %.2f–%.2f | %.2f | %.2f | %s | %d | %.2f |\n", c.name, m.wall.Seconds(), low.Seconds(),
-			high.Seconds(),
-			m.cpu.Seconds(), float64(m.cpu.Microseconds())/float64(data.rows), thousands(float64(data.rows)/m.wall.Seconds()), m.rss>>20,
-			m.wall.Seconds()/base.Seconds())
+	if ran == 0 {
+		return fmt.Errorf("there is no job %q", o.only)
 	}
 	return nil
 }
 
-// measure runs one command; CPU and memory are those of its largest process and of all its children together.
-func measure(ctx context.Context, c contender) (measured, error) {
-	if c.reset != "" {
-		if out, err := exec.CommandContext(ctx, "bash", "-c", c.reset).CombinedOutput(); err != nil {
-			return measured{}, fmt.Errorf("before the round: %w\n%s", err, out)
+// means says whether a job is asked for.
+func (o options) means(j job) bool {
+	if o.only == "" || strings.HasPrefix(j.name, o.only+"-") && j.name != o.only {
+		return !j.alone
+	}
+	return o.only == "all" || o.only == j.name
+}
+
+// fewestRows are what the smallest scale leaves.
+const fewestRows = 1000
+
+func runJob(ctx context.Context, o options, j job) (r result, err error) {
+	e, err := newEnv(o, j)
+	if err != nil {
+		return r, err
+	}
+	defer os.RemoveAll(e.dir) //nolint:errcheck // a temporary folder
+	if j.servers {
+		defer func() { err = errors.Join(err, dropServers(context.WithoutCancel(ctx))) }()
+		if err := openServers(ctx, &e); err != nil {
+			return r, err
 		}
 	}
-	cmd := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", c.command)
-	var errs strings.Builder
-	cmd.Stderr = &errs
-	start := time.Now()
-	if err := cmd.Run(); err != nil {
-		return measured{}, fmt.Errorf("%w\n%s", err, errs.String())
+	r = result{Job: j.name, Scale: float64(e.rows) / float64(j.rows), Rounds: roundsOf(o, j), Seed: o.seed, When: today()}
+	if r.Machine, err = thisMachine(ctx, e); err != nil {
+		return r, err
 	}
-	m := measured{wall: time.Since(start), cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}
-	if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		m.rss = u.Maxrss << 10 // Linux counts kilobytes
+	if r.Data, err = j.prepare(ctx, &e); err != nil {
+		return r, fmt.Errorf("preparing: %w", err)
 	}
-	return m, nil
+	r.Rows = e.rows
+	own := j.contenders(e)
+	cs := own
+	if o.peers {
+		cs = append(cs, peersOf(j.name, e)...)
+	}
+	for i, c := range cs {
+		x := entry{Name: c.name, Version: c.version, Settings: c.settings, Skip: c.skip, Limit: c.limit, Rows: c.rows}
+		if x.Rows == 0 {
+			x.Rows = e.rows
+		}
+		if i < len(own) && isLeat(x) {
+			x.Version = "leat " + r.Machine.Commit
+		}
+		r.Entries = append(r.Entries, x)
+	}
+	order := rand.New(rand.NewPCG(o.seed, 0))
+	for range r.Rounds {
+		for _, i := range order.Perm(len(cs)) {
+			if r.Entries[i].Skip != "" {
+				continue
+			}
+			err := j.runOnce(ctx, e, cs[i], &r.Entries[i])
+			if err != nil && i < len(own) {
+				return r, fmt.Errorf("%s: %w", cs[i].name, err)
+			}
+			if err != nil { // another tool's trouble is told, and stops nothing
+				r.Entries[i].Skip, r.Entries[i].Runs = lastLine(err.Error()), nil
+				fmt.Fprintf(os.Stderr, "%s %s: %v\n", j.name, cs[i].name, err)
+			}
+		}
+	}
+	return r, nil
 }
 
-func median(ms []measured) measured {
-	s := slices.Clone(ms)
-	slices.SortFunc(s, func(a, b measured) int { return cmp.Compare(a.wall, b.wall) })
-	return s[len(s)/2]
-}
-
-func spread(ms []measured) (low, high time.Duration) {
-	s := slices.Clone(ms)
-	slices.SortFunc(s, func(a, b measured) int { return cmp.Compare(a.wall, b.wall) })
-	return s[0].wall, s[len(s)-1].wall
-}
-
-func thousands(f float64) string {
-	if f >= 1e6 {
-		return fmt.Sprintf("%.2fM", f/1e6)
+func newEnv(o options, j job) (e jobEnv, err error) {
+	e.rows = max(fewestRows, int64(float64(j.rows)*o.scale))
+	if j.largest > 0 {
+		e.rows = min(e.rows, j.largest)
 	}
-	return fmt.Sprintf("%.0fk", f/1e3)
+	if e.dir, err = os.MkdirTemp("", "leat-bench-"); err != nil {
+		return e, err
+	}
+	var errs [3]error
+	e.leat, errs[0] = filepath.Abs(o.leat)
+	e.cache, errs[1] = filepath.Abs(o.cache)
+	e.self, errs[2] = os.Executable()
+	e.meter = filepath.Join(filepath.Dir(e.self), "meter")
+	if _, err := os.Stat(e.meter); err != nil {
+		return e, fmt.Errorf("the program meter has to be beside this one, make bench builds both: %w", err)
+	}
+	return e, errors.Join(errs[:]...)
+}
+
+// roundsOf is how often each contender of a job runs.
+func roundsOf(o options, j job) int {
+	if o.smoke {
+		return 1
+	}
+	rounds := max(o.rounds, j.least)
+	if j.most > 0 {
+		rounds = min(rounds, j.most)
+	}
+	return rounds
+}
+
+// runOnce measures a contender once more. What it wrote in the first round is compared.
+func (j job) runOnce(ctx context.Context, e jobEnv, c contender, x *entry) error {
+	m, err := j.run(ctx, e, c)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "%s round %d %-36s wall %.3fs cpu %.2fs rss %d MB %v\n", j.name, len(x.Runs)+1, c.name, m.Wall, m.CPU,
+		m.RSS/1e6, m.Extra)
+	x.Runs = append(x.Runs, m)
+	if len(x.Runs) == 1 && c.verify != nil {
+		if err := c.verify(ctx, e.dir); err != nil {
+			return fmt.Errorf("what it wrote is wrong: %w", err)
+		}
+		x.Verified = true
+	}
+	return nil
+}
+
+// lastLine is the end of what a tool said.
+func lastLine(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return lines[len(lines)-1]
 }
