@@ -7,7 +7,6 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
 // Txn is a run of rows that came from one source transaction.
@@ -129,80 +128,68 @@ func (b *Batch) Keep(keep func(i int) bool) (*Batch, error) {
 	if b.Encoded != nil {
 		return nil, errEncoded
 	}
-	var runs [][2]int64 // half-open
+	var kept runs
 	n := b.NumRows()
-	kept := 0
 	for i := range n {
-		if !keep(i) {
-			continue
+		switch last := len(kept) - 1; {
+		case !keep(i):
+		case last >= 0 && kept[last][1] == int64(i):
+			kept[last][1]++
+		default:
+			kept = append(kept, [2]int64{int64(i), int64(i) + 1})
 		}
-		kept++
-		if len(runs) > 0 && runs[len(runs)-1][1] == int64(i) {
-			runs[len(runs)-1][1]++
-			continue
-		}
-		runs = append(runs, [2]int64{int64(i), int64(i) + 1})
 	}
-	if kept == n {
+	left := kept.rows()
+	if left == n {
 		return b, nil
 	}
 	out := *b
 	var err error
-	if out.Rows, err = takeRuns(b.Rows, runs); err != nil {
+	if out.Rows, err = takeRuns(b.Rows, kept); err != nil {
 		return nil, err
 	}
 	if b.Old != nil {
-		if out.Old, err = takeRuns(b.Old, runs); err != nil {
+		if out.Old, err = takeRuns(b.Old, kept); err != nil {
 			return nil, err
 		}
 	}
 	out.Ops = nil
 	if b.Ops != nil {
-		out.Ops = make([]Op, 0, kept)
-		for _, r := range runs {
+		out.Ops = make([]Op, 0, left)
+		for _, r := range kept {
 			out.Ops = append(out.Ops, b.Ops[r[0]:r[1]]...)
 		}
 	}
-	out.Unchanged = takeBitmaps(b.Unchanged, runs, kept)
-	out.Txns = takeTxns(b.Txns, runs)
+	out.Unchanged = takeBitmaps(b.Unchanged, kept)
+	out.Txns = takeTxns(b.Txns, kept)
 	return &out, nil
 }
 
-func takeRuns(rb arrow.RecordBatch, runs [][2]int64) (arrow.RecordBatch, error) {
-	if len(runs) == 1 {
-		return rb.NewSlice(runs[0][0], runs[0][1]), nil
+func takeRuns(rb arrow.RecordBatch, kept runs) (arrow.RecordBatch, error) {
+	switch len(kept) {
+	case 0:
+		return rb.NewSlice(0, 0), nil
+	case 1:
+		return rb.NewSlice(kept[0][0], kept[0][1]), nil
 	}
 	cols := make([]arrow.Array, rb.NumCols())
-	rows := int64(0)
-	for _, r := range runs {
-		rows += r[1] - r[0]
-	}
 	for c := range cols {
-		parts := make([]arrow.Array, len(runs))
-		for i, r := range runs {
-			parts[i] = array.NewSlice(rb.Column(c), r[0], r[1])
-		}
-		if len(parts) == 0 {
-			cols[c] = array.NewSlice(rb.Column(c), 0, 0)
-			continue
-		}
-		joined, err := array.Concatenate(parts, memory.DefaultAllocator)
-		if err != nil {
+		var err error
+		if cols[c], err = gather(rb.Column(c), kept); err != nil {
 			return nil, fmt.Errorf("joining rows of column %q: %w", rb.ColumnName(c), err)
 		}
-		cols[c] = joined
 	}
-	return array.NewRecordBatch(rb.Schema(), cols, rows), nil
+	return array.NewRecordBatch(rb.Schema(), cols, int64(kept.rows())), nil
 }
 
-func takeBitmaps(in map[int][]uint64, runs [][2]int64, kept int) map[int][]uint64 {
+func takeBitmaps(in map[int][]uint64, kept runs) map[int][]uint64 {
 	if in == nil {
 		return nil
 	}
 	out := make(map[int][]uint64, len(in))
 	for col, bits := range in {
-		dst, at := make([]uint64, (kept+63)/64), 0
-		for _, r := range runs {
+		dst, at := make([]uint64, (kept.rows()+63)/64), 0
+		for _, r := range kept {
 			for i := r[0]; i < r[1]; i++ {
 				if bits[i/64]>>(i%64)&1 == 1 {
 					dst[at/64] |= 1 << (at % 64)
@@ -216,7 +203,7 @@ func takeBitmaps(in map[int][]uint64, runs [][2]int64, kept int) map[int][]uint6
 }
 
 // takeTxns keeps every transaction, also one that lost all its rows: its end is still a fact of the stream.
-func takeTxns(in []Txn, runs [][2]int64) []Txn {
+func takeTxns(in []Txn, kept runs) []Txn {
 	if in == nil {
 		return nil
 	}
@@ -226,8 +213,12 @@ func takeTxns(in []Txn, runs [][2]int64) []Txn {
 		to := from + int64(t.Rows)
 		out[i] = t
 		out[i].Rows = 0
-		for _, r := range runs {
-			out[i].Rows += int(max(0, min(to, r[1])-max(from, r[0])))
+		for len(kept) > 0 && kept[0][0] < to {
+			out[i].Rows += int(min(to, kept[0][1]) - max(from, kept[0][0]))
+			if kept[0][1] > to {
+				break // the rest of it is the next one's
+			}
+			kept = kept[1:]
 		}
 		from = to
 	}
@@ -290,8 +281,7 @@ func (b *Batch) KeyMoved(i int) bool {
 		if before.IsNull(i) {
 			return false
 		}
-		at := int64(i)
-		moved = moved || !array.SliceEqual(before, at, at+1, b.Rows.Column(k), at, at+1)
+		moved = moved || !sameValue(before, b.Rows.Column(k), i)
 	}
 	return moved
 }

@@ -79,28 +79,62 @@ func zeroOf(t record.Type) any {
 	}
 }
 
-func goValue(arr arrow.Array, i int) any {
-	if arr.IsNull(i) {
-		return nil
-	}
-	switch a := arr.(type) {
-	case *array.Boolean:
-		return a.Value(i)
-	case *array.Int8, *array.Int16, *array.Int32, *array.Int64, *array.Uint8, *array.Uint16, *array.Uint32:
-		n, err := strconv.ParseInt(string(record.AppendText(nil, arr, i)), 10, 64)
-		if err == nil {
-			return n
+// valuesOf returns how to read a column as expressions see it; a null is nil. Text shares the column's memory.
+func valuesOf(arr arrow.Array) func(i int) any {
+	value := scalarsOf(arr)
+	return func(i int) any {
+		if arr.IsNull(i) {
+			return nil
 		}
-	case *array.Float32, *array.Float64, *array.Decimal128, *array.Decimal256, *array.Uint64:
-		return number(arr, i)
-	case array.ExtensionArray:
-		if t, err := record.TypeOf(a.DataType()); err == nil && t.Kind == record.Numeric {
-			return number(arr, i)
-		}
+		return value(i)
 	}
-	return string(record.AppendText(nil, arr, i))
 }
 
+func scalarsOf(arr arrow.Array) func(i int) any {
+	switch a := arr.(type) {
+	case *array.String:
+		return func(i int) any { return a.Value(i) }
+	case *array.Boolean:
+		return func(i int) any { return a.Value(i) }
+	case *array.Int8, *array.Int16, *array.Int32, *array.Int64, *array.Uint8, *array.Uint16, *array.Uint32:
+		whole := wholeNumbers(arr)
+		return func(i int) any { return whole(i) }
+	case *array.Float64:
+		return func(i int) any { return a.Value(i) }
+	case *array.Decimal128:
+		return func(i int) any { return decimal(a, i) }
+	case *array.Float32, *array.Decimal256, *array.Uint64:
+		return func(i int) any { return number(arr, i) }
+	case array.ExtensionArray:
+		if t, err := record.TypeOf(a.DataType()); err == nil && t.Kind == record.Numeric {
+			return func(i int) any { return number(arr, i) }
+		}
+	}
+	return func(i int) any { return string(record.AppendText(nil, arr, i)) }
+}
+
+// wholeNumbers returns how to read a column of whole numbers that an int64 holds; nil: it is another one.
+func wholeNumbers(arr arrow.Array) func(i int) int64 {
+	switch a := arr.(type) {
+	case *array.Int8:
+		return func(i int) int64 { return int64(a.Value(i)) }
+	case *array.Int16:
+		return func(i int) int64 { return int64(a.Value(i)) }
+	case *array.Int32:
+		return func(i int) int64 { return int64(a.Value(i)) }
+	case *array.Int64:
+		return a.Value
+	case *array.Uint8:
+		return func(i int) int64 { return int64(a.Value(i)) }
+	case *array.Uint16:
+		return func(i int) int64 { return int64(a.Value(i)) }
+	case *array.Uint32:
+		return func(i int) int64 { return int64(a.Value(i)) }
+	}
+	return nil
+}
+
+// number returns the float64 that is nearest to what the value's text says.
 func number(arr arrow.Array, i int) float64 {
 	f, err := strconv.ParseFloat(string(record.AppendText(nil, arr, i)), 64)
 	if err != nil && f == 0 {
@@ -109,14 +143,50 @@ func number(arr arrow.Array, i int) float64 {
 	return f
 }
 
-// run evaluates the expression on row i. hasNull reports whether a column that it reads is null there.
-func (p *program) run(m *vm.VM, rb arrow.RecordBatch, i int, env map[string]any) (result any, hasNull bool, err error) {
+// Whole numbers up to this one, and powers of ten up to this exponent, are exact as float64. One division of such numbers is rounded
+// once: it gives what reading the digits gives.
+const (
+	exactWhole = 1 << 53
+	exactPower = 22
+)
+
+// decimal is number, without text where that gives the same.
+func decimal(a *array.Decimal128, i int) float64 {
+	scale := a.DataType().(*arrow.Decimal128Type).Scale //nolint:forcetypeassert // by construction
+	v := a.Value(i)
+	low := int64(v.LowBits())
+	if scale < 0 || scale > exactPower || low>>63 != v.HighBits() || low > exactWhole || low < -exactWhole {
+		return number(a, i)
+	}
+	return float64(low) / math.Pow10(int(scale))
+}
+
+// bound is a program on the columns of a batch.
+type bound struct {
+	*program
+
+	vm     vm.VM
+	env    map[string]any
+	names  []string
+	values []func(i int) any
+}
+
+func (p *program) bind(rb arrow.RecordBatch) *bound {
+	b := &bound{program: p, env: make(map[string]any, len(p.cols))}
 	for _, c := range p.cols {
-		v := goValue(rb.Column(c), i)
-		env[rb.ColumnName(c)] = v
+		b.names, b.values = append(b.names, rb.ColumnName(c)), append(b.values, valuesOf(rb.Column(c)))
+	}
+	return b
+}
+
+// run evaluates the expression on row i. hasNull reports whether a column that it reads is null there.
+func (b *bound) run(i int) (result any, hasNull bool, err error) {
+	for n, value := range b.values {
+		v := value(i)
+		b.env[b.names[n]] = v
 		hasNull = hasNull || v == nil
 	}
-	result, err = m.Run(p.code, env)
+	result, err = b.vm.Run(b.code, b.env)
 	return result, hasNull, err
 }
 
@@ -135,15 +205,17 @@ func Filter(code string) (Step, error) {
 func (p *program) filter(b *record.Batch) (*record.Batch, error) {
 	c := *b
 	keep := make([]bool, b.NumRows())
-	env := map[string]any{}
-	m := &vm.VM{}
+	var on *bound
+	if b.Rows != nil {
+		on = p.bind(b.Rows)
+	}
 	ops := slices.Clone(b.Ops)
 	for i := range keep {
 		if b.Op(i) == record.Delete {
 			keep[i] = true
 			continue
 		}
-		v, hasNull, err := p.run(m, b.Rows, i, env)
+		v, hasNull, err := on.run(i)
 		match, _ := v.(bool)
 		switch {
 		case err != nil && !hasNull:
@@ -263,11 +335,13 @@ func (s *setter) columns(rb arrow.RecordBatch, fail func(i int, err error)) arro
 	cols := slices.Grow(slices.Clone(rb.Columns()), len(s.at))[:s.out.Columns.NumFields()]
 	for n, at := range s.at {
 		bld := array.NewBuilder(memory.DefaultAllocator, s.out.Columns.Field(at).Type)
-		m, env := &vm.VM{}, map[string]any{}
+		bld.Reserve(int(rb.NumRows()))
+		on := s.codes[n].bind(rb)
+		t, _ := record.TypeOf(bld.Type())
 		for i := range int(rb.NumRows()) {
-			v, hasNull, err := s.codes[n].run(m, rb, i, env)
+			v, hasNull, err := on.run(i)
 			if err == nil && v != nil {
-				err = record.ParseText(bld, fmt.Sprint(textOf(v)))
+				err = appendResult(bld, v, t.Nested())
 			} else {
 				bld.AppendNull()
 			}
@@ -283,9 +357,25 @@ func (s *setter) columns(rb arrow.RecordBatch, fail func(i int, err error)) arro
 	return array.NewRecordBatch(s.out.Columns, cols, rb.NumRows())
 }
 
-func textOf(v any) any {
-	if f, ok := v.(float64); ok {
-		return string(record.AppendFloat(nil, f, 64))
+// appendResult appends what an expression gave, or says why the column can't hold it.
+func appendResult(b array.Builder, v any, nested bool) error {
+	if nested {
+		return whole(b, func(b array.Builder) error { return record.ParseText(b, fmt.Sprint(v)) })
 	}
-	return v
+	switch v := v.(type) {
+	case string:
+		return record.ParseText(b, v) //nolint:wrapcheck // the caller names the column
+	case int:
+		if b, ok := b.(*array.Int64Builder); ok {
+			b.Append(int64(v))
+			return nil
+		}
+	case float64:
+		if b, ok := b.(*array.Float64Builder); ok && !math.IsNaN(v) {
+			b.Append(v)
+			return nil
+		}
+		return record.ParseText(b, string(record.AppendFloat(nil, v, 64))) //nolint:wrapcheck // likewise
+	}
+	return record.ParseText(b, fmt.Sprint(v)) //nolint:wrapcheck // likewise
 }

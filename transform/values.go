@@ -17,9 +17,13 @@ import (
 	"github.com/leatdata/leat/record"
 )
 
-// change makes a plan that turns the values of some columns into values of another type, through their text form. A row whose value
-// can't be turned is set aside with the reason.
-func change(in *record.Schema, to map[int]arrow.DataType, value func(col int, arr arrow.Array, i int, b array.Builder) error) *plan {
+// converter returns how to append value i of a column, which is not null, to a builder as the new value. It is asked once for each
+// column of a batch, so that it may keep buffers.
+type converter func(col int, arr arrow.Array, b array.Builder) func(i int) error
+
+// change makes a plan that turns the values of some columns into values of another type. A row whose value can't be turned is set
+// aside with the reason.
+func change(in *record.Schema, to map[int]arrow.DataType, convert converter) *plan {
 	out := *in
 	fields := slices.Clone(in.Columns.Fields())
 	for c, dt := range to {
@@ -27,14 +31,14 @@ func change(in *record.Schema, to map[int]arrow.DataType, value func(col int, ar
 	}
 	meta := in.Columns.Metadata()
 	out.Columns = arrow.NewSchema(fields, &meta)
-	ch := &changer{out: &out, to: to, value: value}
+	ch := &changer{out: &out, to: to, convert: convert}
 	return &plan{out: &out, apply: ch.apply}
 }
 
 type changer struct {
-	out   *record.Schema
-	to    map[int]arrow.DataType
-	value func(col int, arr arrow.Array, i int, b array.Builder) error
+	out     *record.Schema
+	to      map[int]arrow.DataType
+	convert converter
 }
 
 func (ch *changer) apply(b *record.Batch) (*record.Batch, error) {
@@ -61,12 +65,13 @@ func (ch *changer) columns(rb arrow.RecordBatch, fail func(i, col int, err error
 	for col, dt := range ch.to {
 		bld := array.NewBuilder(memory.DefaultAllocator, dt)
 		bld.Reserve(int(rb.NumRows()))
+		value := ch.convert(col, rb.Column(col), bld)
 		for i := range int(rb.NumRows()) {
 			if cols[col].IsNull(i) {
 				bld.AppendNull()
 				continue
 			}
-			if err := ch.value(col, rb.Column(col), i, bld); err != nil {
+			if err := value(i); err != nil {
 				fail(i, col, err)
 				bld.AppendNull()
 			}
@@ -131,13 +136,81 @@ func Cast(types map[string]string) (Step, error) {
 			}
 			byIndex[c], kinds[c] = to[names[i]], [2]record.Type{from, target}
 		}
-		return change(in, byIndex, func(col int, arr arrow.Array, i int, b array.Builder) error {
-			if kinds[col][1].Nested() && kinds[col][0].Nested() {
-				return record.ParseJSON(b, record.AppendJSON(nil, arr, i))
-			}
-			return record.ParseText(b, castText(string(record.AppendText(nil, arr, i)), kinds[col][0], kinds[col][1]))
+		return change(in, byIndex, func(col int, arr arrow.Array, b array.Builder) func(i int) error {
+			return castTo(b, arr, kinds[col][0], kinds[col][1])
 		}), nil
 	}), nil
+}
+
+// castTo goes through the value's text, but for what the same can be had of directly: whole numbers, and text of anything.
+func castTo(b array.Builder, arr arrow.Array, from, to record.Type) func(i int) error {
+	var buf []byte
+	if to.Nested() {
+		return func(i int) error {
+			if from.Nested() {
+				buf = record.AppendJSON(buf[:0], arr, i)
+				return whole(b, func(b array.Builder) error { return record.ParseJSON(b, buf) })
+			}
+			return whole(b, func(b array.Builder) error { return record.ParseText(b, string(record.AppendText(nil, arr, i))) })
+		}
+	}
+	through := func(i int) error {
+		buf = record.AppendText(buf[:0], arr, i)
+		return record.ParseText(b, castText(string(buf), from, to))
+	}
+	if b, ok := b.(*array.StringBuilder); ok {
+		return func(i int) error {
+			if buf = record.AppendText(buf[:0], arr, i); !utf8.Valid(buf) {
+				return record.ParseText(b, string(buf))
+			}
+			b.BinaryBuilder.Append(buf)
+			return nil
+		}
+	}
+	if number := wholeNumbers(arr); number != nil {
+		return func(i int) error {
+			if appendWhole(b, number(i)) {
+				return nil
+			}
+			return through(i)
+		}
+	}
+	return through
+}
+
+// whole appends a nested value, or nothing: a nested builder keeps the beginning of a value that failed, so that another one tries first.
+func whole(b array.Builder, parse func(array.Builder) error) error {
+	trial := array.NewBuilder(memory.DefaultAllocator, b.Type())
+	defer trial.Release()
+	if err := parse(trial); err != nil {
+		return err
+	}
+	return parse(b)
+}
+
+// appendWhole appends a number that the builder's type has; false: that is for others to say.
+func appendWhole(b array.Builder, n int64) bool {
+	switch b := b.(type) {
+	case *array.Int16Builder:
+		if n == int64(int16(n)) {
+			b.Append(int16(n))
+			return true
+		}
+	case *array.Int32Builder:
+		if n == int64(int32(n)) {
+			b.Append(int32(n))
+			return true
+		}
+	case *array.Int64Builder:
+		b.Append(n)
+		return true
+	case *array.Float64Builder:
+		if n <= exactWhole && n >= -exactWhole {
+			b.Append(float64(n))
+			return true
+		}
+	}
+	return false
 }
 
 // castText adapts the text form where two types write the same moment differently.
@@ -170,25 +243,36 @@ func Hash(columns []string, key string) (Step, error) {
 	if key == "" {
 		return nil, errors.New("hash: a key is needed, or short values could be guessed by trying: key: ${env:HASH_KEY}")
 	}
-	return textStep(columns, func(s []byte) string {
+	return textStep(columns, func() func(dst, s []byte) []byte {
 		mac := hmac.New(sha256.New, []byte(key))
-		mac.Write(s)
-		return hex.EncodeToString(mac.Sum(nil))
+		var sum []byte
+		return func(dst, s []byte) []byte {
+			mac.Reset()
+			mac.Write(s)
+			sum = mac.Sum(sum[:0])
+			return hex.AppendEncode(dst, sum)
+		}
 	}), nil
 }
 
 // Mask replaces every character but the last keep ones with a star. Nulls stay null.
 func Mask(columns []string, keep int) Step {
-	return textStep(columns, func(s []byte) string {
-		runes := []rune(string(s))
-		for i := range max(0, len(runes)-keep) {
-			runes[i] = '*'
+	return textStep(columns, func() func(dst, s []byte) []byte {
+		return func(dst, s []byte) []byte {
+			for left := utf8.RuneCount(s); left > 0; left-- {
+				r, n := utf8.DecodeRune(s)
+				if s = s[n:]; left > keep {
+					r = '*'
+				}
+				dst = utf8.AppendRune(dst, r)
+			}
+			return dst
 		}
-		return string(runes)
 	})
 }
 
-func textStep(columns []string, f func([]byte) string) Step {
+// textStep makes columns text: what f appends of their text. f is asked once for each column of a batch.
+func textStep(columns []string, f func() func(dst, s []byte) []byte) Step {
 	return newPlanned(func(in *record.Schema) (*plan, error) {
 		at, err := indices(in, columns)
 		if err != nil {
@@ -198,8 +282,15 @@ func textStep(columns []string, f func([]byte) string) Step {
 		for _, c := range at {
 			to[c] = arrow.BinaryTypes.String
 		}
-		return change(in, to, func(_ int, arr arrow.Array, i int, b array.Builder) error {
-			return record.ParseText(b, f(record.AppendText(nil, arr, i)))
+		return change(in, to, func(_ int, arr arrow.Array, b array.Builder) func(i int) error {
+			var buf, out []byte
+			value := f()
+			return func(i int) error {
+				buf = record.AppendText(buf[:0], arr, i)
+				out = value(out[:0], buf)
+				b.(*array.StringBuilder).BinaryBuilder.Append(out) //nolint:forcetypeassert // the type is the one above
+				return nil
+			}
 		}), nil
 	})
 }
