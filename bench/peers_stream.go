@@ -24,7 +24,8 @@ const (
 func runDebezium(e jobEnv, mode, slot, figures string, words ...string) string {
 	t := debezium()
 	return fmt.Sprintf("java -XX:+UseParallelGC -Dorg.slf4j.simpleLogger.defaultLogLevel=error -cp '%s:%s' Follow %s %s %s %s %s %d %s %s",
-		t.path(e, "classes"), t.path(e, "lib/*"), mode, quote(e.postgres), slot, e.publication, e.source, e.rows, figures, strings.Join(words, " "))
+		t.path(e, "classes"), t.path(e, "lib/*"), mode, quote(e.postgres), slot, e.publication, e.source, e.rows, figures,
+		strings.Join(words, " "))
 }
 
 // ownSlot is the command that gives a contender the changes under a slot of its own.
