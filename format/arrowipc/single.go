@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
@@ -34,12 +35,25 @@ func AppendRecord(b []byte, rec arrow.RecordBatch) ([]byte, error) {
 	return appendPayload(b, &p)
 }
 
+// appendPayload grows b once: what a payload takes is counted before, which copies nothing.
 func appendPayload(b []byte, p *ipc.Payload) ([]byte, error) {
-	buf := bytes.NewBuffer(b)
+	var size counter
+	if _, err := p.WritePayload(&size); err != nil {
+		return nil, fmt.Errorf("writing Arrow IPC: %w", err)
+	}
+	buf := bytes.NewBuffer(slices.Grow(b, int(size)))
 	if _, err := p.WritePayload(buf); err != nil {
 		return nil, fmt.Errorf("writing Arrow IPC: %w", err)
 	}
 	return buf.Bytes(), nil
+}
+
+// counter is a writer that keeps only how many bytes there were.
+type counter int
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
 }
 
 // Records reads single messages of one schema, in any order, exactly as they were written: unlike a Reader it converts no type. It is

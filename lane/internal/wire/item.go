@@ -38,12 +38,13 @@ type About struct {
 // Frame is an item in its persisted form, without its schemas and its number.
 type Frame struct {
 	meta    []byte
-	body    []byte
+	body    [][]byte // its sections, in order
+	size    int      // of the body
 	schemas []*Schema
 }
 
 // Size is how many bytes the frame takes in a log; its schemas, which frames share, come on top.
-func (f *Frame) Size() int64 { return int64(len(f.meta) + len(f.body) + frameOverhead) }
+func (f *Frame) Size() int64 { return int64(len(f.meta) + f.size + frameOverhead) }
 
 // frameOverhead is what a pack adds to a frame, about.
 const frameOverhead = 8
@@ -254,14 +255,14 @@ func (e *encoder) rejects(in []record.Reject) ([]reject, error) {
 
 func (e *encoder) sections(b *record.Batch) error {
 	if b.Ops != nil {
-		from := len(e.frame.body)
-		for _, op := range b.Ops {
-			e.frame.body = append(e.frame.body, byte(op))
+		ops := make([]byte, len(b.Ops))
+		for i, op := range b.Ops {
+			ops[i] = byte(op)
 		}
-		e.section(section{Kind: sectionOps}, from)
+		e.section(section{Kind: sectionOps}, ops)
 	}
 	if b.Unchanged != nil && len(b.Unchanged) == 0 {
-		e.section(section{Kind: sectionNoBitmaps}, len(e.frame.body))
+		e.section(section{Kind: sectionNoBitmaps}, nil)
 	}
 	columns := make([]int, 0, len(b.Unchanged))
 	for c := range b.Unchanged {
@@ -269,11 +270,11 @@ func (e *encoder) sections(b *record.Batch) error {
 	}
 	slices.Sort(columns)
 	for _, c := range columns {
-		from := len(e.frame.body)
+		bitmap := make([]byte, 0, 8*len(b.Unchanged[c])) //nolint:mnd // bytes of a word
 		for _, word := range b.Unchanged[c] {
-			e.frame.body = binary.LittleEndian.AppendUint64(e.frame.body, word)
+			bitmap = binary.LittleEndian.AppendUint64(bitmap, word)
 		}
-		e.section(section{Kind: sectionUnchanged, Column: c}, from)
+		e.section(section{Kind: sectionUnchanged, Column: c}, bitmap)
 	}
 	if err := e.rows(sectionRows, b, b.Rows); err != nil {
 		return err
@@ -281,9 +282,11 @@ func (e *encoder) sections(b *record.Batch) error {
 	return e.rows(sectionOld, b, b.Old)
 }
 
-func (e *encoder) section(s section, from int) {
-	s.Bytes = len(e.frame.body) - from
+func (e *encoder) section(s section, data []byte) {
+	s.Bytes = len(data)
 	e.meta.Sections = append(e.meta.Sections, s)
+	e.frame.body = append(e.frame.body, data)
+	e.frame.size += len(data)
 }
 
 func (e *encoder) rows(kind string, b *record.Batch, rec arrow.RecordBatch) error {
@@ -294,11 +297,11 @@ func (e *encoder) rows(kind string, b *record.Batch, rec arrow.RecordBatch) erro
 	if err != nil {
 		return err
 	}
-	from := len(e.frame.body)
-	if e.frame.body, err = arrowipc.AppendRecord(e.frame.body, rec); err != nil {
+	data, err := arrowipc.AppendRecord(nil, rec)
+	if err != nil {
 		return err //nolint:wrapcheck // says it all
 	}
-	e.section(section{Kind: kind, Schema: e.place(s)}, from)
+	e.section(section{Kind: kind, Schema: e.place(s)}, data)
 	return nil
 }
 

@@ -95,7 +95,10 @@ func Pack(h Head, frames []*Frame, limit int) ([][]byte, error) {
 		for _, s := range f.schemas {
 			b = binary.AppendUvarint(b, uint64(slices.Index(schemas, s)))
 		}
-		b = appendBlob(appendBlob(b, f.meta), f.body)
+		b = binary.AppendUvarint(appendBlob(b, f.meta), uint64(f.size))
+		for _, section := range f.body {
+			b = append(b, section...)
+		}
 	}
 	return entries(h.Epoch, b, limit), nil
 }
