@@ -9,7 +9,7 @@ import (
 
 const discardSink = "  nothing: {discard: }"
 
-const behindNote = "The changes wait when a run begins, and it ends when it is level. `once` of leat, `--endpos` of pg_recvlogical."
+const behindNote = "The changes wait when a run begins, and it ends when it is level: `--once` of leat, `--endpos` of pg_recvlogical."
 
 // streams are the jobs that follow changes which wait.
 func streams() []job {
@@ -173,12 +173,16 @@ func inLog(ctx context.Context, e jobEnv, f follower) error {
 	if err != nil {
 		return err
 	}
+	made, err := changesMade(ctx, e)
+	if err != nil {
+		return err
+	}
 	log := parquetRelation(filepath.Join(f.dir(e), followed, "*.parquet"))
 	return sameRelations(ctx, narrow(), want, "latest",
 		"create view log as select * from "+log,
 		fmt.Sprintf("create view counted as select case when count(*) = %[1]d and count(distinct _seq) = %[1]d then true else "+
 			"error('the log has ' || "+
-			"count(*) || ' changes, %[1]d were made') end as ok from log where _op in ('c', 'u')", e.rows),
+			"count(*) || ' changes, %[1]d were made') end as ok from log where _op in ('c', 'u')", made),
 		"create view latest as select arg_max(columns(l.* exclude (_op, _commit_time, _position, _seq, _unchanged, _before)), _seq) "+
 			"from log l where (select ok from counted) group by id")
 }
