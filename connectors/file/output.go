@@ -151,7 +151,27 @@ func (s *sink) place(o *output) (io.Writer, error) {
 			return nil, errors.Join(err, o.discard())
 		}
 	}
-	return f, nil
+	return &steady{f: f}, nil
+}
+
+// steady is a file that is written from its beginning to its end and synced then. On the way its bytes are sent to the disk, so that
+// writing and what makes the rows go on side by side.
+type steady struct {
+	f             *os.File
+	written, sent int64
+}
+
+// sendSize is how many bytes are sent to the disk at once.
+const sendSize = 8 << 20
+
+// Write implements io.Writer.
+func (s *steady) Write(p []byte) (int, error) {
+	n, err := s.f.Write(p)
+	if s.written += int64(n); s.written-s.sent >= sendSize {
+		startWriting(s.f, s.sent, s.written-s.sent)
+		s.sent = s.written
+	}
+	return n, err
 }
 
 // writer begins the format.
