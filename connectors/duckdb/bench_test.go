@@ -79,6 +79,9 @@ func benchTable(b *testing.B, s *record.Schema, n int64) string {
 // BenchmarkCommitChanges commits transactions of a few random changes each, as a stream that keeps up does. LEAT_BENCH_ROWS is the size
 // of the table.
 func BenchmarkCommitChanges(b *testing.B) {
+	if testing.Short() {
+		b.Skip("it fills a large table")
+	}
 	rows, err := strconv.ParseInt(os.Getenv("LEAT_BENCH_ROWS"), 10, 64)
 	if err != nil {
 		rows = 200_000
@@ -134,6 +137,9 @@ func updates(s *record.Schema, keys []int64, version int) *record.Batch {
 
 // BenchmarkFollowBehind applies batches of 8,192 updates, 16 of them to a commit, as a stream does that is behind.
 func BenchmarkFollowBehind(b *testing.B) {
+	if testing.Short() {
+		b.Skip("it fills a large table")
+	}
 	const rows, size, batches = 1_000_000, 8_192, 16
 	for _, uuids := range []bool{false, true} {
 		s := benchSchema(uuids)
@@ -176,6 +182,9 @@ func BenchmarkFollowBehind(b *testing.B) {
 
 // BenchmarkAppend inserts batches of 8,192 rows, as a copy does.
 func BenchmarkAppend(b *testing.B) {
+	if testing.Short() {
+		b.Skip("it fills a large table")
+	}
 	const size, batches = 8_192, 64
 	s := benchSchema(false)
 	var list []*record.Batch

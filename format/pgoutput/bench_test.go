@@ -84,6 +84,7 @@ func BenchmarkChanges(b *testing.B) {
 				}
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/benchChanges, "ns/change")
+			b.ReportMetric(benchChanges, "rows/op")
 		})
 	}
 }
