@@ -89,6 +89,9 @@ func benchWrite(b *testing.B, path string, mode connector.WriteMode, batches []*
 }
 
 func BenchmarkInsert(b *testing.B) {
+	if testing.Short() {
+		b.Skip("it fills a large table")
+	}
 	batches := benchBatches(benchSchema(), benchKeys())
 	b.ReportAllocs()
 	for b.Loop() {
@@ -98,6 +101,9 @@ func BenchmarkInsert(b *testing.B) {
 }
 
 func BenchmarkUpsertRandom(b *testing.B) {
+	if testing.Short() {
+		b.Skip("it fills a large table")
+	}
 	path := filepath.Join(b.TempDir(), "t.db")
 	benchWrite(b, path, connector.Append, benchBatches(benchSchema(), benchKeys()))
 	batches := benchBatches(benchSchema(), shuffled(benchKeys()))
@@ -109,6 +115,9 @@ func BenchmarkUpsertRandom(b *testing.B) {
 }
 
 func BenchmarkRead(b *testing.B) {
+	if testing.Short() {
+		b.Skip("it fills a large table")
+	}
 	path := filepath.Join(b.TempDir(), "t.db")
 	benchWrite(b, path, connector.Append, benchBatches(benchSchema(), benchKeys()))
 	for _, scan := range []string{"0", "200000"} {
@@ -138,6 +147,9 @@ func BenchmarkRead(b *testing.B) {
 
 // BenchmarkCommitChanges commits transactions of a few random changes each, as a stream that keeps up does.
 func BenchmarkCommitChanges(b *testing.B) {
+	if testing.Short() {
+		b.Skip("it fills a large table")
+	}
 	path := filepath.Join(b.TempDir(), "t.db")
 	s := benchSchema()
 	benchWrite(b, path, connector.Upsert, benchBatches(s, benchKeys()))
