@@ -7,5 +7,6 @@
 // which key a dataset has been read.
 //
 // Invariants: the chunk that is being emitted always makes progress, however full the buffers are; a reader does not begin a chunk
-// that the buffers have no room for, so that no transaction of a chunk waits for a slow sink longer than the one in front.
+// that the buffers have no room for, unless all those in front of it are read to their end: so a slow sink keeps one transaction of a
+// chunk waiting, and no more.
 package chunked

@@ -183,7 +183,7 @@ func (s *Source) read(ctx context.Context) {
 		if !ok {
 			return
 		}
-		err := s.wait(ctx, func() bool { return s.slots[0] == c || s.buffered+s.opt.ChunkBytes <= s.opt.Buffer })
+		err := s.wait(ctx, func() bool { return s.isNext(c) || s.buffered+s.opt.ChunkBytes <= s.opt.Buffer })
 		if err == nil {
 			err = s.snap.ReadChunk(ctx, c.chunk, func(b *record.Batch) error { return s.push(ctx, c, b) })
 		}
@@ -195,6 +195,16 @@ func (s *Source) read(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// isNext reports, with mu held, whether all chunks in front of c are read, if not emitted.
+func (s *Source) isNext(c *slot) bool {
+	for _, o := range s.slots {
+		if o == c || !o.done {
+			return o == c
+		}
+	}
+	return true
 }
 
 // plan appends the next chunk to the slots.

@@ -266,6 +266,30 @@ func TestReadAhead(t *testing.T) {
 	})
 }
 
+// With buffers that hold less than two chunks, the next one is begun as soon as the one in front is read, emitted or not; and none
+// behind that.
+func TestNextChunkIsReadAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{rows: map[string]int{"d": 3000}}
+		size := connectortest.Numbered("d", 1, 3).Bytes()
+		pushed := 0
+		counting := &counter{fake: f, emitted: func() { pushed++ }}
+		s := chunked.New(counting, f.datasets(), environment(t), chunked.Options{ChunkBytes: 12 * size, Readers: 3, Buffer: 16*size + size/2})
+		if err := s.Start(t.Context(), connector.SourceStart{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		counting.mu.Lock()
+		if pushed != 16 || f.open != 1 {
+			t.Errorf("%d batches are held and %d chunks are being read, want 16 and 1", pushed, f.open)
+		}
+		counting.mu.Unlock()
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // An idle consumer holds no more than the budget.
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -230,6 +230,87 @@ func (c *column) trim(bits []byte) []byte {
 	return bits
 }
 
+// fast appends the value at the beginning of p, with its length in front of it, and returns how much of p that was. False: nothing was
+// done, and append, which takes every value, has to: this is for whole values of the frequent types that need no second look.
+func (c *column) fast(p []byte) (n int, ok bool) { //nolint:cyclop // a case for each frequent type; the hot path
+	if len(p) < 4 {
+		return 0, false
+	}
+	size := binary.BigEndian.Uint32(p)
+	p = p[4:]
+	if size > 1<<30 || len(p) < int(size) { // a null, too
+		return 0, false
+	}
+	v := p[:size]
+	switch c.op {
+	case opSwap8:
+		if len(v) != 8 {
+			return 0, false
+		}
+		c.fix = binary.LittleEndian.AppendUint64(c.fix, binary.BigEndian.Uint64(v))
+	case opSwap4:
+		if len(v) != 4 {
+			return 0, false
+		}
+		c.fix = binary.LittleEndian.AppendUint32(c.fix, binary.BigEndian.Uint32(v))
+	case opTimestamp:
+		if len(v) != 8 {
+			return 0, false
+		}
+		t := int64(binary.BigEndian.Uint64(v))
+		if t >= math.MaxInt64-epochMicros || t == math.MinInt64 {
+			return 0, false
+		}
+		c.fix = binary.LittleEndian.AppendUint64(c.fix, uint64(t+epochMicros))
+	case opCopy:
+		if len(v) != c.width {
+			return 0, false
+		}
+		c.fix = append(c.fix, v...)
+	case opRaw, opVersioned:
+		if c.op == opVersioned {
+			if len(v) < 1 || v[0] != 1 {
+				return 0, false
+			}
+			v = v[1:]
+		}
+		if c.utf8 || len(c.data) > math.MaxInt32-len(v) {
+			return 0, false
+		}
+		c.data = append(c.data, v...)
+		c.off = append(c.off, int32(len(c.data)))
+	case opDecimal:
+		if !c.smallDecimal(v) {
+			return 0, false
+		}
+	default:
+		return 0, false
+	}
+	if c.valid != nil {
+		c.valid = c.bit(c.valid, 1)
+	}
+	c.n++
+	return 4 + int(size), true
+}
+
+// smallDecimal appends a number that takes one word; false: nothing was done.
+func (c *column) smallDecimal(v []byte) bool {
+	p, ok := splitNumeric(v)
+	if !ok || p.sign&^numericNegative != 0 || p.weight > 3 || c.width != 16 || (p.weight+1)*numericDigits+c.scale > 18 {
+		return false
+	}
+	x, err := smallDecimal(p.digits, p.weight, c.scale)
+	if err != nil || (x >= c.limit[0] && c.limit[1]|c.limit[2]|c.limit[3]|c.limit[4] == 0) {
+		return false
+	}
+	high := uint64(0)
+	if p.sign == numericNegative && x != 0 {
+		x, high = -x, math.MaxUint64
+	}
+	c.fix = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(c.fix, x), high)
+	return true
+}
+
 // append decodes one value. After an error the column is as before.
 func (c *column) append(v []byte) error { return c.close(c.value(v)) }
 

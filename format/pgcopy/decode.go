@@ -142,6 +142,10 @@ func (d *Decoder) tuple(p []byte) (int, error) {
 	}
 	at := 2
 	for i, c := range d.cols {
+		if n, ok := c.fast(p[at:]); ok {
+			at += n
+			continue
+		}
 		v, null, err := field(p, &at)
 		if err != nil {
 			d.unwind(i)
