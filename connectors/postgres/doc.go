@@ -133,7 +133,8 @@
 //
 // Parameters, environment, service and password files have libpq's meanings, TLS included. Settings that decide how values look are
 // made in each transaction and end with it, and no statement is prepared by name: both sides work behind a pooler in transaction mode, and
-// a change of a table makes no statement stale.
+// a change of a table makes no statement stale. A sink that finds no pooler in between (the server's process is the one that it connected
+// to) makes the settings once, and the server keeps the statements for few rows and for the progress.
 //
 // Neighbours: format/pgcopy knows the binary format, connector/chunked reads chunks ahead and in order.
 package postgres

@@ -398,7 +398,7 @@ func (s *session) constant(ctx context.Context, f arrow.Field, text, typ string)
 	}
 	const length = 4
 	x := new(script)
-	x.bind(fmt.Sprintf("SELECT ($1::%s)::%s::text", wireType, typ), [][]byte{fields(row)[0][length:]})
+	x.bind(statement{fmt.Sprintf("SELECT ($1::%s)::%s::text", wireType, typ), [][]byte{fields(row)[0][length:]}})
 	results, err := s.run(ctx, "value", x)
 	if err != nil {
 		return "", err

@@ -15,11 +15,14 @@ import (
 	"github.com/leatdata/leat/connector"
 )
 
-// session is a sink's connection. Every statement goes out as one simple query: that works behind any pooler and leaves no
-// prepared statement that a change of the tables could make stale. It is used by one goroutine.
+// session is a sink's connection. Nothing outlives a transaction on it that would not work behind any pooler, unless it is known that
+// none stands in between. It is used by one goroutine.
 type session struct {
-	conn *pgx.Conn
-	env  connector.Env
+	conn   *pgx.Conn
+	env    connector.Env
+	direct bool              // the server's process serves this connection alone
+	kept   map[string]string // names of the statements that it keeps, by their text
+	names  int               // how many names were given
 }
 
 // exec runs one or more statements.

@@ -128,6 +128,11 @@ func (s *Sink) Start(ctx context.Context, start connector.SinkStart) error {
 	if err := s.raise(ctx); err != nil {
 		return s.poison(ctx, err)
 	}
+	if s.db.direct {
+		if err := s.db.exec(ctx, "settings", strings.Join(s.settings("SET SESSION"), ";\n")); err != nil {
+			return s.poison(ctx, s.explain("starting the session", err))
+		}
+	}
 	if start.Mode == connector.Replace {
 		if err := s.adoptShadows(ctx); err != nil {
 			return s.poison(ctx, err)
@@ -150,7 +155,7 @@ func (s *Sink) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.db = session{conn: conn, env: s.env}
+	s.db = session{conn: conn, env: s.env, kept: map[string]string{}}
 	return nil
 }
 
@@ -375,11 +380,11 @@ func (s *Sink) Commit(ctx context.Context, p record.Progress) error {
 	if err := s.usable("committing"); err != nil {
 		return err
 	}
-	sql, err := s.lane.saveSQL(p, s.ledger)
+	save, err := s.lane.saveSQL(p, s.ledger)
 	if err != nil {
 		return s.poison(ctx, err)
 	}
-	if err := s.commit(ctx, sql); err != nil {
+	if err := s.commit(ctx, save); err != nil {
 		return err
 	}
 	s.ledger = &p.Ledger
@@ -391,7 +396,7 @@ func (s *Sink) Flush(ctx context.Context) error {
 	if err := s.usable("committing"); err != nil || !s.open {
 		return err
 	}
-	return s.commit(ctx, s.lane.holdSQL())
+	return s.commit(ctx, statement{sql: s.lane.holdSQL()})
 }
 
 // Close implements connector.Sink.

@@ -644,3 +644,34 @@ func TestSinkUpdatesOfRowsThatMayBeMissing(t *testing.T) {
 		must(t, snk.Close(t.Context()))
 	}
 }
+
+// Where a pooler may stand in between, settings end with the transaction and no statement stays; where none does, both stay.
+func TestSinkLeavesNothingToAPooler(t *testing.T) {
+	rawURL, conn := db(t)
+	for _, direct := range []bool{true, false} {
+		snk := startSink(t, sinkConfig(t, rawURL), connector.Upsert, 1)
+		if !snk.db.direct {
+			t.Fatal("no pooler stands in between")
+		}
+		if snk.db.direct = direct; !direct {
+			must(t, snk.db.exec(t.Context(), "settings", "DISCARD ALL"))
+		}
+		s := keyed("t", number("", "id"), text("", "v"))
+		for n := range 3 {
+			must(t, snk.Write(t.Context(), connectortest.Changes(s, connectortest.Change{Op: record.Update, Row: []string{"1", strconv.Quote(strconv.Itoa(n))}})))
+			must(t, snk.Commit(t.Context(), position(n)))
+		}
+		var kept struct {
+			Statements int
+			Messages   string
+		}
+		asked := "SELECT json_build_object('statements', (SELECT count(*) FROM pg_prepared_statements), 'messages', current_setting('client_min_messages'))"
+		_, err := snk.db.query(t.Context(), "kept", asked, &kept)
+		must(t, err)
+		if got := kept.Statements > 0; got != direct || (kept.Messages == "warning") != direct {
+			t.Errorf("direct %t: %+v", direct, kept)
+		}
+		must(t, snk.Close(t.Context()))
+		want(t, "rows", "1|2", one(t, conn, "SELECT * FROM t"))
+	}
+}

@@ -227,7 +227,7 @@ func (s *Sink) applyMerge(ctx context.Context, l load, from, to int) error {
 		return nil
 	}
 	if m.small() {
-		x := new(script)
+		x := &script{again: true}
 		x.add(s.lead(l.d)...)
 		return s.mergeArrays(ctx, l, x, m)
 	}
@@ -240,7 +240,7 @@ func (s *Sink) applyEach(ctx context.Context, l load, from, to int) error {
 	x.add(lead...)
 	var waiting []*merge
 	send := func() error {
-		if x.n == 0 && len(waiting) == 0 {
+		if len(x.statements) == 0 && len(waiting) == 0 {
 			return nil
 		}
 		err := s.mergeArrays(ctx, l, x, waiting...)
@@ -397,7 +397,7 @@ func (s *Sink) bindRows(x *script, m *merge, of boundRows) int {
 		sql = of.build(rowSet{from: a.from()})
 		p.sql[of.name] = sql
 	}
-	return x.bind(sql, a.values())
+	return x.bind(statement{sql: sql, values: a.values()})
 }
 
 // rowNumbers reads a result of one column of rows of the batch.

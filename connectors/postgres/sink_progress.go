@@ -54,6 +54,7 @@ func (l lane) where() string {
 // raised is what raiseSQL returns.
 type raised struct {
 	Layout      bool   `json:"layout"`      // the tables have all that they need
+	Process     uint32 `json:"process"`     // of the server: the one that we connected to, unless a pooler stands in between
 	Synchronous string `json:"synchronous"` // what a commit waits for here: never for less than the disk of this server
 }
 
@@ -63,6 +64,7 @@ func (l lane) raiseSQL() string {
 ON CONFLICT (pipeline, lane) DO UPDATE SET fence = EXCLUDED.fence, updated = now() WHERE p.fence <= EXCLUDED.fence
 RETURNING json_build_object('layout', to_regclass('_leat.columns') IS NOT NULL AND EXISTS (SELECT FROM pg_attribute
 	WHERE attrelid = '%[1]s'::regclass AND attname = 'ledger' AND NOT attisdropped),
+'process', pg_backend_pid(),
 'synchronous', replace(current_setting('synchronous_commit'), 'off', 'on'))`,
 		progressTable, literal(l.pipeline), literal(l.name), l.fence)
 }
@@ -76,21 +78,23 @@ const (
 // saveSQL stores progress where the fence still is the lane's own, or else fails with an error that [fencedError] recognises, so that
 // the check, the progress and the COMMIT behind it are one message, and a process that is paused in between holds no lock. The ledger,
 // which is large and changes seldom, is written only where it differs from the one that is committed (nil: unknown).
-func (l lane) saveSQL(p record.Progress, committed *json.RawMessage) (string, error) {
+func (l lane) saveSQL(p record.Progress, committed *json.RawMessage) (statement, error) {
 	ledger := ""
+	var ledgers [][]byte
 	if committed == nil || !bytes.Equal(*committed, p.Ledger) {
-		ledger = ", ledger = NULL"
+		ledger, ledgers = ", ledger = $3", [][]byte{nil}
 		if len(p.Ledger) > 0 {
-			ledger = ", ledger = " + literal(string(p.Ledger))
+			ledgers[0] = p.Ledger
 		}
 	}
 	p.Ledger = nil
 	doc, err := p.Append(nil)
 	if err != nil {
-		return "", err //nolint:wrapcheck // it says what
+		return statement{}, err //nolint:wrapcheck // it says what
 	}
-	return fmt.Sprintf(`WITH mine AS (UPDATE %s SET run = %s, progress = %s%s, updated = now() WHERE %s AND fence = %d RETURNING 1)
-%s`, progressTable, literal(p.Run), literal(string(doc)), ledger, l.where(), l.fence, fencedSQL), nil
+	sql := fmt.Sprintf(`WITH mine AS (UPDATE %s SET run = $1, progress = $2%s, updated = now() WHERE %s AND fence = %d RETURNING 1)
+%s`, progressTable, ledger, l.where(), l.fence, fencedSQL)
+	return statement{sql: sql, values: append([][]byte{[]byte(p.Run), doc}, ledgers...)}, nil
 }
 
 // holdSQL fails like saveSQL where the fence is no longer the lane's own; it holds the row until the transaction ends.
@@ -129,7 +133,7 @@ func (s *Sink) raise(ctx context.Context) error {
 	if !ok {
 		return fenced("starting " + s.lane.pipeline)
 	}
-	s.synchronous = answer.Synchronous
+	s.synchronous, s.db.direct = answer.Synchronous, answer.Process == s.db.conn.PgConn().PID()
 	return nil
 }
 

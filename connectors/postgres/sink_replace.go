@@ -154,11 +154,11 @@ func (s *Sink) Finish(ctx context.Context, p record.Progress) error {
 	}
 	clear(s.datasets) // what comes after is written to new shadows
 	clear(s.places)
-	sql, err := s.lane.saveSQL(p, nil)
+	save, err := s.lane.saveSQL(p, nil)
 	if err != nil {
 		return s.poison(ctx, err)
 	}
-	return s.commit(ctx, sql)
+	return s.commit(ctx, save)
 }
 
 // swap puts the shadow's rows in the place of the table's. Where nothing else in the database refers to the table, the shadow

@@ -1,42 +1,105 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// script is statements that go out together and are answered together: one round trip. Values travel beside them in binary. No
-// statement has a name, see the package documentation.
+// script is statements that go out together and are answered together: one round trip. Values travel beside them in binary.
 type script struct {
-	batch pgconn.Batch
-	n     int
+	statements []statement
+	again      bool // they come again and again: the server keeps them, where nothing speaks against it
+}
+
+// statement is one of a script, with its values.
+type statement struct {
+	sql    string
+	values [][]byte
 }
 
 // add appends statements without values.
 func (x *script) add(statements ...string) {
 	for _, sql := range statements {
-		x.batch.ExecParams(sql, nil, nil, nil, nil)
-		x.n++
+		x.statements = append(x.statements, statement{sql: sql})
 	}
 }
 
 // bind appends a statement with binary values and returns its number.
-func (x *script) bind(sql string, values [][]byte) int {
-	x.batch.ExecParams(sql, values, nil, []int16{1}, nil)
-	x.n++
-	return x.n - 1
+func (x *script) bind(st statement) int {
+	x.statements = append(x.statements, st)
+	return len(x.statements) - 1
 }
+
+// formats says that values are binary.
+func (st statement) formats() []int16 {
+	if len(st.values) == 0 {
+		return nil
+	}
+	return []int16{1}
+}
+
+// maxKeptStatements bounds what a connection keeps: tables that change again and again leave statements behind.
+const maxKeptStatements = 300
 
 // run sends a script. Where a statement fails, the ones behind it are not done.
 func (s *session) run(ctx context.Context, op string, x *script) ([]*pgconn.Result, error) {
 	s.env.Roundtrip(op)
-	results, err := s.conn.PgConn().ExecBatch(ctx, &x.batch).ReadAll()
-	return results, err //nolint:wrapcheck // callers say what was being done
+	p := s.conn.PgConn().StartPipeline(ctx)
+	prepared := make([]bool, len(x.statements)) // the server is asked to keep it
+	for i, st := range x.statements {
+		name, kept := s.kept[st.sql]
+		if !kept && x.again && s.direct && s.names < maxKeptStatements {
+			s.names++
+			name, kept, prepared[i] = fmt.Sprintf("leat_%d", s.names), true, true
+			p.SendPrepare(name, st.sql, nil)
+			s.kept[st.sql] = name
+		}
+		if kept {
+			p.SendQueryPrepared(name, st.values, st.formats(), nil)
+		} else {
+			p.SendQueryParams(st.sql, st.values, nil, st.formats(), nil)
+		}
+	}
+	err := p.Sync()
+	results := make([]*pgconn.Result, 0, len(x.statements))
+	for i := 0; i < len(x.statements) && err == nil; i++ {
+		var r *pgconn.Result
+		if r, err = answer(p, prepared[i]); err == nil {
+			results, prepared[i] = append(results, r), false
+		}
+	}
+	for i, st := range x.statements {
+		if prepared[i] { // the script failed before or at it
+			delete(s.kept, st.sql)
+		}
+	}
+	return results, cmp.Or(err, p.Close()) //nolint:wrapcheck // callers say what was being done
+}
+
+// answer reads what the server says to one statement.
+func answer(p *pgconn.Pipeline, prepared bool) (*pgconn.Result, error) {
+	if prepared {
+		if _, err := p.GetResults(); err != nil {
+			return nil, err //nolint:wrapcheck // as run
+		}
+	}
+	answer, err := p.GetResults()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // as run
+	}
+	reader, ok := answer.(*pgconn.ResultReader)
+	if !ok {
+		return nil, fmt.Errorf("the server answers with a %T", answer)
+	}
+	r := reader.Read()
+	return r, r.Err
 }
 
 // version is the server's major version; 0: it does not say.
@@ -88,7 +151,7 @@ func (a *arrays) values() [][]byte {
 	out := make([][]byte, len(a.names))
 	for i := range out {
 		binary.BigEndian.PutUint32(a.bufs[i][length:], uint32(a.rows))
-		out[i] = a.bufs[i]
+		out[i] = slices.Clone(a.bufs[i]) // the buffers are used again before the script is sent
 	}
 	return out
 }

@@ -12,19 +12,31 @@ import (
 // savepointName is the savepoint in front of an attempt to write rows, where the transaction holds something already.
 const savepointName = "_leat"
 
-// beginStatements open a transaction. The settings decide how values are cast to and from text, and that a commit survives loss of
-// power; they end with the transaction, so that a pooler's next user does not see them.
-func (s *Sink) beginStatements() []string {
+// settings decide how values are cast to and from text, and that a commit survives loss of power. They are made once, where the session
+// is this sink's alone, or else in each transaction, so that a pooler's next user does not see them.
+func (s *Sink) settings(set string) []string {
 	out := []string{
-		"BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL client_min_messages = warning", "SET LOCAL bytea_output = hex",
-		"SET LOCAL DateStyle = 'ISO, YMD'", "SET LOCAL TimeZone = 'UTC'", "SET LOCAL IntervalStyle = postgres",
-		"SET LOCAL extra_float_digits = 3", "SET LOCAL statement_timeout = 0", "SET LOCAL idle_in_transaction_session_timeout = 0",
-		"SET CONSTRAINTS ALL DEFERRED", "SET LOCAL synchronous_commit = " + s.synchronous,
+		"client_min_messages = warning", "bytea_output = hex", "DateStyle = 'ISO, YMD'", "TimeZone = 'UTC'", "IntervalStyle = postgres",
+		"extra_float_digits = 3", "statement_timeout = 0", "idle_in_transaction_session_timeout = 0",
+		"synchronous_commit = " + s.synchronous,
 	}
 	const transactionTimeouts = 17
 	if s.db.version() >= transactionTimeouts {
-		out = append(out, "SET LOCAL transaction_timeout = 0")
+		out = append(out, "transaction_timeout = 0")
 	}
+	for i, setting := range out {
+		out[i] = set + " " + setting
+	}
+	return out
+}
+
+// beginStatements open a transaction.
+func (s *Sink) beginStatements() []string {
+	out := []string{"BEGIN ISOLATION LEVEL READ COMMITTED"}
+	if !s.db.direct {
+		out = append(out, s.settings("SET LOCAL")...)
+	}
+	out = append(out, "SET CONSTRAINTS ALL DEFERRED")
 	if s.cfg.Constraints == constraintsOff {
 		out = append(out, "SET LOCAL session_replication_role = replica")
 	}
@@ -159,9 +171,12 @@ func (s *Sink) try(ctx context.Context, l load, span span) error {
 }
 
 // commit ends the transaction behind the given statement.
-func (s *Sink) commit(ctx context.Context, last string) error {
-	statements := append(s.opening(), last, "COMMIT")
-	err := s.db.exec(ctx, "commit", strings.Join(statements, ";\n"))
+func (s *Sink) commit(ctx context.Context, last statement) error {
+	x := &script{again: true}
+	x.add(s.opening()...)
+	x.bind(last)
+	x.add("COMMIT")
+	_, err := s.db.run(ctx, "commit", x)
 	if err == nil {
 		s.open = false
 		return nil
