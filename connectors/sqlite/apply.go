@@ -20,6 +20,9 @@ type writer struct {
 	rows  []binder // by column of the batch
 	old   []binder // likewise, from the images before; nil: there are none
 	found *found   // rows of a dataset without a key; nil: they are searched one by one
+
+	query string // the statement that ran last
+	last  *sqlite.Stmt
 }
 
 // rowError is the refusal of one row: others go on.
@@ -266,10 +269,23 @@ func (w *writer) deleteKey(i int, before bool) error {
 	return err
 }
 
-// exec runs one prepared statement, which is kept for the next row. A row that a constraint refuses is a *rowError; SQLite takes
+// statement returns a prepared statement, which is kept for the next row. It may have the values of the row before: bind all.
+func (w *writer) statement(query string) (*sqlite.Stmt, error) {
+	if w.last != nil && w.query == query {
+		return w.last, nil
+	}
+	st, err := w.db.conn.Prepare(query)
+	if err != nil {
+		return nil, err
+	}
+	w.query, w.last = query, st
+	return st, nil
+}
+
+// exec runs one prepared statement, of which bind binds every parameter. A row that a constraint refuses is a *rowError; SQLite takes
 // back what the statement did and the transaction goes on.
 func (w *writer) exec(query string, bind func(*sqlite.Stmt) error) (changes int, err error) {
-	st, err := w.db.conn.Prepare(query)
+	st, err := w.statement(query)
 	if err != nil {
 		return 0, err
 	}
