@@ -201,7 +201,10 @@ func roundsOf(o options, j job) int {
 	if o.smoke {
 		return 1
 	}
-	rounds := max(o.rounds, j.least)
+	rounds := o.rounds
+	if o.scale >= 1 { // less is for trying a job out
+		rounds = max(rounds, j.least)
+	}
 	if j.most > 0 {
 		rounds = min(rounds, j.most)
 	}
