@@ -23,16 +23,21 @@ const (
 // runDebezium is a command that follows a slot with Follow.java. It leaves what it measured in the file figures.
 func runDebezium(e jobEnv, mode, slot, figures string, words ...string) string {
 	t := debezium()
-	return fmt.Sprintf("java -XX:+UseParallelGC -Dorg.slf4j.simpleLogger.defaultLogLevel=error -cp '%s:%s' Follow %s %s %s %s %s %d %s %s",
-		t.path(e, "classes"), t.path(e, "lib/*"), mode, quote(e.postgres), slot, e.publication, e.source, e.rows, figures,
+	return fmt.Sprintf("java -XX:+UseParallelGC -Dorg.slf4j.simpleLogger.defaultLogLevel=error -cp '%s:%s' "+
+		"Follow %s %s %s %s %s $(< %s) %s %s",
+		t.path(e, "classes"), t.path(e, "lib/*"), mode, quote(e.postgres), slot, e.publication, e.source, changesFile(e, slot), figures,
 		strings.Join(words, " "))
 }
 
-// ownSlot is the command that gives a contender the changes under a slot of its own.
+// ownSlot is the command that gives a contender the changes under a slot of its own, and writes down how many they are by now: leat's runs
+// add to them.
 func ownSlot(e jobEnv, slot string) string {
 	return psql(e.postgres, "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = '"+slot+"'",
-		"select pg_copy_logical_replication_slot('"+e.slot+"', '"+slot+"')") + " > /dev/null"
+		"select pg_copy_logical_replication_slot('"+e.slot+"', '"+slot+"')") + " > /dev/null && " +
+		psql(e.postgres, fmt.Sprintf("select %d + count(*) from %s where id < 0", e.rows, e.source)) + " > " + changesFile(e, slot)
 }
+
+func changesFile(e jobEnv, slot string) string { return e.dir + "/" + slot + ".changes" }
 
 // pglogrepl is a small reader made of the usual library of Go.
 func pglogrepl() tool {
@@ -61,7 +66,7 @@ func peersDiscard(e jobEnv) []contender {
 }
 
 func runPglogrepl(e jobEnv, server, slot string) string {
-	return fmt.Sprintf("%s %s %s %s %d", pglogrepl().path(e, "pglogrepl"), quote(server), slot, e.publication, e.rows)
+	return fmt.Sprintf("%s %s %s %s $(< %s)", pglogrepl().path(e, "pglogrepl"), quote(server), slot, e.publication, changesFile(e, slot))
 }
 
 func peersStreamPostgres(e jobEnv) []contender {
