@@ -66,10 +66,16 @@ func (c *Connection) configError(err error) error {
 
 // connect opens a connection. Errors name what was wrong and never hold a secret.
 func (c *Connection) connect(ctx context.Context) (*pgx.Conn, error) {
+	return c.connectBy(ctx, func(dial pgconn.DialFunc) pgconn.DialFunc { return dial })
+}
+
+// connectBy is connect with another way to dial.
+func (c *Connection) connectBy(ctx context.Context, way func(pgconn.DialFunc) pgconn.DialFunc) (*pgx.Conn, error) {
 	cfg, err := c.connConfig()
 	if err != nil {
 		return nil, err
 	}
+	cfg.DialFunc = way(cfg.DialFunc)
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return nil, c.connectError(cfg, err)

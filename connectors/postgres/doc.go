@@ -8,11 +8,11 @@
 // on as they are: then even values that columns of other systems can't hold arrive, such as NaN in a numeric(12,2).
 //
 // Tables with a key are cut into chunks by walking the key's index: any type that the server can order will do. Each chunk is read in
-// one short REPEATABLE READ transaction of its own, several at a time, and a position stands behind each. Rows that change while
-// a table is being read are seen as they are when their chunk is read; a row whose key changes may be seen twice or not at all,
-// as in any read without one long transaction. Tables without a key are cut by physical blocks, all under one exported snapshot so that
-// no row can move between two ranges; row addresses mean nothing later, so such a table is one replay unit and starts again after a
-// crash. Views and queries are read whole, unless the option key names columns that identify their rows.
+// one short REPEATABLE READ transaction of its own, several at a time as far as the run has memory for them, and a position stands behind
+// each. Rows that change while a table is being read are seen as they are when their chunk is read; a row whose key changes may be seen
+// twice or not at all, as in any read without one long transaction. Tables without a key are cut by physical blocks, all under one
+// exported snapshot so that no row can move between two ranges; row addresses mean nothing later, so such a table is one replay unit and
+// starts again after a crash. Views and queries are read whole, unless the option key names columns that identify their rows.
 //
 // With the option cursor a run reads what is new behind the last one, in the order of (cursor, key). The position holds the server's
 // exact text. What was committed late, by a transaction that was open when the last run looked, is found again by the transaction

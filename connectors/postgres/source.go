@@ -90,14 +90,20 @@ func (s *Source) Start(ctx context.Context, start connector.SourceStart) error {
 		s.inner = newIncremental(s, tables)
 	} else {
 		s.inner = chunked.New(s, chunkedDatasets(tables), s.env, chunked.Options{
-			ChunkBytes: s.cfg.ChunkBytes, Readers: s.cfg.Parallel, Buffer: bufferBytes(s.cfg),
+			ChunkBytes: s.cfg.ChunkBytes, Readers: s.cfg.Parallel, Buffer: s.bufferBytes(),
 		})
 	}
 	return s.inner.Start(ctx, start) //nolint:wrapcheck // both speak for themselves
 }
 
-// bufferBytes lets each reader hold a chunk, and one more.
-func bufferBytes(c *SourceConfig) int64 { return c.ChunkBytes * int64(c.Parallel+1) }
+// bufferBytes lets each reader hold a chunk, and one more, as far as the run has memory for it.
+func (s *Source) bufferBytes() int64 {
+	n := s.cfg.ChunkBytes * int64(s.cfg.Parallel+1)
+	if s.env.Memory > 0 {
+		n = min(n, s.env.Memory)
+	}
+	return n
+}
 
 func chunkedDatasets(tables []*sourceTable) []chunked.Dataset {
 	out := make([]chunked.Dataset, len(tables))
@@ -213,7 +219,7 @@ func (p *pool) take(ctx context.Context) (*pgx.Conn, error) {
 	}
 	p.mu.Unlock()
 	p.env.Roundtrip("connect")
-	return p.cfg.connect(ctx)
+	return p.cfg.connectBy(ctx, patiently) // a COPY sends each 8 KiB by itself
 }
 
 // put gives a connection back that has no transaction open.
