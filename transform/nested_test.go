@@ -9,8 +9,10 @@ import (
 )
 
 // A nested value that fails in its middle is set aside, and leaves nothing behind in the rows that follow.
-func TestSetOfBrokenLists(t *testing.T) {
-	s, err := transform.New("set", map[string]any{"l": map[string]any{"expr": `id == 2 ? "[1,\"x\"]" : "[4,5]"`, "type": "list<int32>"}})
+func TestSetOfBrokenObjects(t *testing.T) {
+	s, err := transform.New("set", map[string]any{"o": map[string]any{
+		"expr": `id == 2 ? "{\"a\":1,\"b\":\"x\"}" : "{\"a\":4,\"b\":5}"`, "type": `struct<"a":int32,"b":int32>`,
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +28,7 @@ func TestSetOfBrokenLists(t *testing.T) {
 	if err != nil || len(out.Rejects) != 1 {
 		t.Fatal(err, out.Rejects)
 	}
-	if d := cmp.Diff([]string{`{"id":1,"l":[4,5]}`, `{"id":3,"l":[4,5]}`}, rowsOf(out)); d != "" {
+	if d := cmp.Diff([]string{`{"id":1,"o":{"a":4,"b":5}}`, `{"id":3,"o":{"a":4,"b":5}}`}, rowsOf(out)); d != "" {
 		t.Error(d)
 	}
 }
