@@ -12,12 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How a connection is read from which many messages come.
+// How a connection is read from which many messages come. A reader sleeps between two reads for less than it takes to fill the sender's
+// buffer: that of a unix socket holds some 280 messages.
 const (
 	manyReads  = 16 // reads within manyWithin say that many come
-	manyWithin = 16 * 100 * time.Microsecond
-	nap        = 300 * time.Microsecond // between two reads then: less than it takes to fill the buffer of a unix socket
-	fewBytes   = 2 << 10                // that came meanwhile say that it is over
+	manyWithin = manyReads * 100 * time.Microsecond
+	nap        = time.Millisecond       // between two reads then
+	socketNap  = 300 * time.Microsecond // of a unix socket
+	fewBytes   = 512                    // that came meanwhile say that it is over
 	readBuffer = 64 << 10
 )
 
@@ -30,7 +32,8 @@ type patientConn struct {
 
 	buf   []byte
 	rest  []byte // of buf: read, and not taken yet
-	many  bool   // messages come so fast that it is better to sleep between two reads
+	nap   time.Duration
+	many  bool // messages come so fast that it is better to sleep between two reads
 	reads int
 	since time.Time
 
@@ -75,6 +78,9 @@ func takeOver(conn net.Conn) (*patientConn, error) {
 		local: conn.LocalAddr(), remote: conn.RemoteAddr(), buf: make([]byte, readBuffer), fd: -1, closed: make(chan struct{}),
 		reader: side{name: "read", call: unix.Read, event: unix.POLLIN, wake: -1},
 		writer: side{name: "write", call: unix.Write, event: unix.POLLOUT, wake: -1},
+	}
+	if c.nap = nap; c.remote.Network() == "unix" {
+		c.nap = socketNap
 	}
 	if err := c.setUp(raw); err != nil {
 		c.release()
@@ -130,7 +136,7 @@ func (c *patientConn) Read(p []byte) (int, error) {
 // fetch reads from the kernel.
 func (c *patientConn) fetch(p []byte) (int, error) {
 	if c.many {
-		pause(nap)
+		pause(c.nap)
 	}
 	n, err := c.transfer(&c.reader, p)
 	if err == nil && n == 0 {
