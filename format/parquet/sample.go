@@ -10,8 +10,8 @@ import (
 // sampleRows is how many values of a column are looked at; they are spread over the batch.
 const sampleRows = 1_000
 
-// repeating says for each column whether a dictionary pays: whether a sample has at most half as many different values as values. A
-// dictionary of near-unique values costs time and space for nothing.
+// repeating says for each column whether a dictionary pays: whether a quarter of a sample repeats values of it, as of a
+// column with less than two thousand different ones. A dictionary of near-unique values costs time and space for nothing.
 func repeating(rows arrow.RecordBatch) []bool {
 	out := make([]bool, rows.NumCols())
 	for i := range out {
@@ -30,7 +30,7 @@ func repeating(rows arrow.RecordBatch) []bool {
 			}
 			seen[string(buf)] = struct{}{}
 		}
-		out[i] = 2*len(seen) <= values || values < 16
+		out[i] = 4*len(seen) <= 3*values || values < 16
 	}
 	return out
 }

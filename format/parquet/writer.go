@@ -27,7 +27,9 @@ const schemaKey = "leat:schema"
 const (
 	defaultGroupBytes = 64 << 20
 	defaultGroupRows  = 1 << 20
-	stepBytes         = 4 << 20 // what is handed to the library at once
+	stepBytes         = 4 << 20   // what is handed to the library at once
+	pageBytes         = 256 << 10 // each column has a few pages in memory
+	fastest           = 1         // zstd's level; the next ones cost half as much again and save nothing of plain values
 )
 
 // Options are a writer's choices. The zero value is zstd and row groups of 64 MiB.
@@ -97,7 +99,10 @@ func (w *Writer) begin(dictionary []bool) error {
 	opts := []parquet.WriterProperty{
 		parquet.WithVersion(parquet.V2_LATEST), parquet.WithCompression(w.codec), parquet.WithStats(true),
 		parquet.WithDictionaryDefault(true), parquet.WithStoreDecimalAsInteger(true), parquet.WithCreatedBy("leat"),
-		parquet.WithMaxRowGroupLength(w.opts.GroupRows),
+		parquet.WithMaxRowGroupLength(w.opts.GroupRows), parquet.WithDataPageSize(pageBytes),
+	}
+	if w.codec == compress.Codecs.Zstd {
+		opts = append(opts, parquet.WithCompressionLevel(fastest))
 	}
 	for i, f := range w.stored.Fields() {
 		if !nested(f.Type) && !dictionary[i] {
