@@ -24,6 +24,14 @@ type Env struct {
 	Go func(f func(ctx context.Context)) error
 }
 
+// Buffer is how many bytes a buffer may take that has a use for so many.
+func (e Env) Buffer(most int64) int64 {
+	if e.Memory <= 0 {
+		return most
+	}
+	return min(most, e.Memory)
+}
+
 // Secret is a value that never shows: it prints as *** in every format.
 type Secret string
 

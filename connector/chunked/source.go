@@ -25,7 +25,7 @@ type Dataset struct {
 type Options struct {
 	ChunkBytes int64 // size of a chunk; 0: 16 MiB
 	Readers    int   // chunks that are read at the same time; 0: 3
-	Buffer     int64 // bytes that are read ahead at most, but for the batch being emitted; 0: 64 MiB
+	Buffer     int64 // bytes that are read ahead at most, but for the batch being emitted; 0: 64 MiB, within Env.Memory
 }
 
 const (
@@ -78,7 +78,7 @@ func New(snap connector.Snapshotter, datasets []Dataset, env connector.Env, o Op
 		o.Readers = defaultReaders
 	}
 	if o.Buffer <= 0 {
-		o.Buffer = defaultBuffer
+		o.Buffer = env.Buffer(defaultBuffer)
 	}
 	s := &Source{snap: snap, datasets: slices.Clone(datasets), env: env, opt: o, baton: make(chan *planner, 1)}
 	slices.SortFunc(s.datasets, func(a, b Dataset) int { return strings.Compare(a.Name, b.Name) })

@@ -68,7 +68,7 @@ func (f *stream) Start(ctx context.Context, start connector.SourceStart) error {
 	f.received.Store(uint64(p.LSN))
 	f.delivered.Store(uint64(p.LSN))
 	prefix := fmt.Sprintf("leat-open-%s-", nameHash(p.System, p.Slot))
-	f.spools = newSpools(f.s.cfg.SpillDir, prefix, f.s.cfg.SpillBytes)
+	f.spools = newSpools(f.s.cfg.SpillDir, prefix, f.s.env.Buffer(f.s.cfg.SpillBytes))
 	if err := f.spools.sweep(); err != nil {
 		f.s.env.Log.WarnContext(ctx, "removing files that an earlier process left behind", slog.Any("error", err))
 	}
