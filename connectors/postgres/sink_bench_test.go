@@ -160,6 +160,7 @@ func BenchmarkSinkUpsert(b *testing.B) {
 			}
 		}
 		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
 			n := 0
 			for b.Loop() {
 				must(b, snk.Write(b.Context(), batches[n%len(batches)]))
@@ -167,6 +168,7 @@ func BenchmarkSinkUpsert(b *testing.B) {
 				n++
 			}
 			b.ReportMetric(float64(benchRows*b.N)/b.Elapsed().Seconds(), "rows/s")
+			b.ReportMetric(benchRows, "rows/op")
 		})
 	}
 }
@@ -195,6 +197,7 @@ func BenchmarkSinkMicro(b *testing.B) {
 		}
 		for _, ledger := range []string{"", "ledger/"} {
 			b.Run(ledger+strconv.FormatInt(rows, 10), func(b *testing.B) {
+				b.ReportAllocs()
 				trips := 0
 				snk.db.env.Roundtrip = func(string) { trips++ }
 				for n := 0; b.Loop(); n++ {
@@ -207,6 +210,7 @@ func BenchmarkSinkMicro(b *testing.B) {
 				}
 				b.ReportMetric(float64(trips)/float64(b.N), "trips/op")
 				b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+				b.ReportMetric(float64(rows), "rows/op")
 			})
 		}
 	}

@@ -98,6 +98,7 @@ func BenchmarkInsert(b *testing.B) {
 		benchWrite(b, filepath.Join(b.TempDir(), "t.db"), connector.Append, batches)
 	}
 	b.ReportMetric(float64(benchRows*b.N)/b.Elapsed().Seconds(), "rows/s")
+	b.ReportMetric(benchRows, "rows/op")
 }
 
 func BenchmarkUpsertRandom(b *testing.B) {
@@ -112,6 +113,7 @@ func BenchmarkUpsertRandom(b *testing.B) {
 		benchWrite(b, path, connector.Upsert, batches)
 	}
 	b.ReportMetric(float64(benchRows*b.N)/b.Elapsed().Seconds(), "rows/s")
+	b.ReportMetric(benchRows, "rows/op")
 }
 
 func BenchmarkRead(b *testing.B) {
@@ -141,6 +143,7 @@ func BenchmarkRead(b *testing.B) {
 				}
 			}
 			b.ReportMetric(float64(benchRows*b.N)/b.Elapsed().Seconds(), "rows/s")
+			b.ReportMetric(benchRows, "rows/op")
 		})
 	}
 }
@@ -163,6 +166,7 @@ func BenchmarkCommitChanges(b *testing.B) {
 				b.Fatal(err)
 			}
 			batches := benchBatches(s, shuffled(benchKeys()))
+			b.ReportAllocs()
 			at, i := 0, 0
 			for b.Loop() {
 				if i+n > batches[at].NumRows() {
@@ -179,6 +183,7 @@ func BenchmarkCommitChanges(b *testing.B) {
 				commit(b, snk, record.Progress{Run: "r", Position: record.Position{Shape: 2, Data: []byte(`{"lsn":"0/1"}`)}})
 			}
 			b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "rows/s")
+			b.ReportMetric(float64(n), "rows/op")
 			if err := snk.Close(b.Context()); err != nil {
 				b.Fatal(err)
 			}
