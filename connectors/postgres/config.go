@@ -83,7 +83,7 @@ type SourceConfig struct {
 
 	Streaming     string        `leat:"streaming" doc:"take large transactions while open; off: the server keeps them" enum:"on|off"`
 	Binary        string        `leat:"binary" doc:"binary values in the stream; auto: where every type allows it" enum:"auto|on|off"`
-	SpillBytes    int64         `leat:"spill_bytes" doc:"memory for open transactions, within the process's share for the source; more goes to files"`
+	SpillBytes    int64         `leat:"spill_bytes" doc:"most memory for open transactions; more goes to files"`
 	SpillDir      string        `leat:"spill_dir" doc:"folder for these files; default the system's temporary folder" example:"/var/tmp"`
 	Heartbeat     time.Duration `leat:"heartbeat" doc:"write a message to the log when the stream is idle this long; 0: never"`
 	PublishOrigin string        `leat:"publish_origin" doc:"none leaves out what the server itself got by replication" enum:"any|none"`
