@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -187,7 +188,7 @@ func newEnv(o options, j job) (e jobEnv, err error) {
 		return e, err
 	}
 	var errs [3]error
-	e.leat, errs[0] = filepath.Abs(o.leat)
+	e.leat, errs[0] = install(o.leat, e.dir)
 	e.cache, errs[1] = filepath.Abs(o.cache)
 	e.self, errs[2] = os.Executable()
 	e.meter = filepath.Join(filepath.Dir(e.self), "meter")
@@ -195,6 +196,23 @@ func newEnv(o options, j job) (e jobEnv, err error) {
 		return e, fmt.Errorf("the program meter has to be beside this one, make bench builds both: %w", err)
 	}
 	return e, errors.Join(errs[:]...)
+}
+
+// install copies the program to where it is run, as who installs it does: how much of a program's file shows as its memory depends on
+// how the file was written, and no user runs what the linker left. The copy stays what it is while the program is built anew.
+func install(program, dir string) (string, error) {
+	from, err := os.Open(program)
+	if err != nil {
+		return "", err
+	}
+	defer from.Close() //nolint:errcheck // it was read
+	path := filepath.Join(dir, "leat")
+	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755) //nolint:gosec // a program
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(struct{ io.Writer }{to}, from)
+	return path, errors.Join(err, to.Close())
 }
 
 // roundsOf is how often each contender of a job runs.
