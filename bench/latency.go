@@ -22,8 +22,8 @@ const commitsPerSecond = 1000
 func latencyJob() job {
 	return job{
 		name: "latency", title: "Latency, commit → visible in a Postgres sink", rows: 60_000, most: 3, servers: true,
-		note: "A writer commits 1,000 rows a second, one by one, with synchronous_commit on. A reader looks at the target every millisecond: a row is visible " +
-			"when it is found. " +
+		note: "A writer commits 1,000 rows a second, one by one, with synchronous_commit on. A reader looks " +
+			"at the target every millisecond: a row is visible when it is found. " +
 			"Counted is the time from the moment at which the commit returned.",
 		prepare: func(_ context.Context, e *jobEnv) (string, error) {
 			e.source, e.target = followed, followed

@@ -207,7 +207,7 @@ func install(program, dir string) (string, error) {
 	}
 	defer from.Close() //nolint:errcheck // it was read
 	path := filepath.Join(dir, "leat")
-	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755) //nolint:gosec // a program
+	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
 	if err != nil {
 		return "", err
 	}
