@@ -161,6 +161,12 @@ type steady struct {
 	written, sent int64
 }
 
+// How much memory of a Parquet file's rows is held: small row groups are slow to read and take more space.
+const (
+	mostGroup  = 64 << 20
+	leastGroup = 8 << 20
+)
+
 // sendSize is how many bytes are sent to the disk at once.
 const sendSize = 8 << 20
 
@@ -179,7 +185,7 @@ func (s *sink) writer(o *output) (format.Writer, error) {
 	compression := s.compression(o.target)
 	switch s.format {
 	case formatParquet:
-		p := parquet.Options{}
+		p := parquet.Options{GroupBytes: max(leastGroup, s.env.Buffer(mostGroup))}
 		if s.cfg.Compression != compressAuto && s.cfg.Compression != "" {
 			p.Compression = s.cfg.Compression
 		}

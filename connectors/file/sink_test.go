@@ -6,9 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow"
+	pqfile "github.com/apache/arrow-go/v18/parquet/file"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/leatdata/leat/connector"
@@ -82,6 +85,43 @@ func TestAppears(t *testing.T) {
 	}
 	if got := all(t, file.NewSource(path)); len(got) != 3 {
 		t.Errorf("%q", got)
+	}
+}
+
+// A process with little memory writes smaller row groups, but no tiny ones.
+//
+// case C069.
+func TestRowGroupsFitMemory(t *testing.T) {
+	rows := make([][]string, 300)
+	for i := range rows {
+		rows[i] = []string{strconv.Itoa(i), `"` + strings.Repeat("x", 100_000) + `"`}
+	}
+	b := connectortest.BatchOf(connectortest.Schema("one", connectortest.Case{Name: "v", Type: arrow.BinaryTypes.String}), rows...)
+	for memory, want := range map[int64]int{0: 1, 64 << 20: 1, 16 << 20: 2, 1 << 20: 3} {
+		path := filepath.Join(t.TempDir(), "one.parquet")
+		env := connectortest.Env(t)
+		env.Memory = memory
+		snk, err := file.NewSink(path).Open(env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := snk.Start(context.Background(), connector.SinkStart{Pipeline: "p", Lane: "l", Run: "r1", Mode: connector.Replace}); err != nil {
+			t.Fatal(err)
+		}
+		if err := snk.Write(context.Background(), b); err != nil {
+			t.Fatal(err)
+		}
+		finish(t, snk)
+		r, err := pqfile.OpenParquetFile(path, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.NumRowGroups(); got != want {
+			t.Errorf("%d row groups with a memory of %d, want %d", got, memory, want)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -5,8 +5,8 @@
 // is stored as something that any reader can use, see [Mapping]: numbers without fixed precision, intervals, enums, bits and addresses
 // as text, durations as counts, arrays as nested lists. The file's metadata keeps the exact types under the key leat:schema, and
 // leat reads them back as they were. Pages are compressed with zstd; columns but floating-point ones get statistics, and
-// a dictionary where a sample of the first batch repeats itself. Row groups end by bytes, so memory does not grow with rows; a file
-// without rows is a valid one.
+// a dictionary where a sample of the first batch repeats itself. Row groups end by bytes, so memory does not grow with rows; none is
+// empty, and a file without rows is a valid one. Columns without nesting are encoded several at a time.
 //
 // Reading: files of any writer, row group by row group, in batches bounded by bytes. Nothing is coerced: units and zones are as
 // the file says (INT96 is nanoseconds in UTC, and an error out of their range), decimals of every physical type are exact. Text that

@@ -108,7 +108,7 @@ func (r *Reader) cutHints(dataset string) hints {
 		}
 		return ipc.Schema()
 	}
-	out := hints{exact: parse(schemaKey), arrow: parse("ARROW:schema")}
+	out := hints{exact: parse(schemaKey), arrow: parse(arrowSchemaKey)}
 	meta.FileMetaData.KeyValueMetadata = nil
 	return out
 }

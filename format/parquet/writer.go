@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/compress"
-	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/format"
@@ -22,6 +21,9 @@ import (
 
 // schemaKey is the key of the file's metadata that holds the exact schema: base64 of an Arrow IPC stream without batches.
 const schemaKey = "leat:schema"
+
+// arrowSchemaKey is the key under which Arrow's writers keep a schema in the same form.
+const arrowSchemaKey = "ARROW:schema"
 
 // Defaults of Options.
 const (
@@ -46,9 +48,9 @@ type Writer struct {
 	opts   Options
 	codec  compress.Compression
 	out    io.Writer
-	fw     *pqarrow.FileWriter // nil before the first batch: it decides which columns get a dictionary
-	bytes  int64               // of memory, in the open row group
-	rows   int64               // in the open row group
+	file   columns // nil before the first batch: it decides which columns get a dictionary
+	bytes  int64   // of memory, in the open row group
+	rows   int64   // in the open row group
 	closed bool
 }
 
@@ -96,6 +98,20 @@ func NewWriter(w io.Writer, s *record.Schema, o Options) (*Writer, error) {
 
 // begin opens the file; dictionary says for each column whether its values repeat.
 func (w *Writer) begin(dictionary []bool) error {
+	var err error
+	if props := w.properties(dictionary); slices.ContainsFunc(w.stored.Fields(), func(f arrow.Field) bool { return nested(f.Type) }) {
+		w.file, err = newNestedColumns(w.stored, w.out, props)
+	} else {
+		w.file, err = newFlatColumns(w.stored, w.out, props)
+	}
+	if err != nil {
+		return fmt.Errorf("writing Parquet: %w", err)
+	}
+	return w.keepTypes()
+}
+
+// properties are the library's settings; dictionary says for each column whether its values repeat.
+func (w *Writer) properties(dictionary []bool) *parquet.WriterProperties {
 	opts := []parquet.WriterProperty{
 		parquet.WithVersion(parquet.V2_LATEST), parquet.WithCompression(w.codec), parquet.WithStats(true),
 		parquet.WithDictionaryDefault(true), parquet.WithStoreDecimalAsInteger(true), parquet.WithCreatedBy("leat"),
@@ -112,12 +128,11 @@ func (w *Writer) begin(dictionary []bool) error {
 			opts = append(opts, parquet.WithStatsPath(path, false))
 		}
 	}
-	fw, err := pqarrow.NewFileWriter(w.stored, w.out, parquet.NewWriterProperties(opts...),
-		pqarrow.NewArrowWriterProperties(pqarrow.WithStoreSchema()))
-	if err != nil {
-		return fmt.Errorf("writing Parquet: %w", err)
-	}
-	w.fw = fw
+	return parquet.NewWriterProperties(opts...)
+}
+
+// keepTypes writes the exact types into the file's metadata.
+func (w *Writer) keepTypes() error {
 	var exact bytes.Buffer
 	iw, err := arrowipc.NewWriter(&exact, w.schema, arrowipc.Options{})
 	if err != nil {
@@ -126,7 +141,7 @@ func (w *Writer) begin(dictionary []bool) error {
 	if err := iw.Close(); err != nil {
 		return fmt.Errorf("keeping the exact types: %w", err)
 	}
-	if err := fw.AppendKeyValueMetadata(schemaKey, base64.StdEncoding.EncodeToString(exact.Bytes())); err != nil {
+	if err := w.file.AppendKeyValueMetadata(schemaKey, base64.StdEncoding.EncodeToString(exact.Bytes())); err != nil {
 		return fmt.Errorf("keeping the exact types: %w", err)
 	}
 	return nil
@@ -167,44 +182,47 @@ func (w *Writer) Write(b *record.Batch) error {
 	if !b.Rows.Schema().Equal(w.schema.Columns) {
 		return fmt.Errorf("writing Parquet: rows of %s into a file of %s", b.Rows.Schema(), w.schema.Columns)
 	}
-	if w.fw == nil {
+	if w.file == nil {
 		if err := w.begin(repeating(b.Rows)); err != nil {
 			return err
 		}
 	}
 	step := max(1, n*stepBytes/max(1, b.Bytes()))
-	for from := int64(0); from < n; from += step {
-		if err := w.writeRows(b.Rows.NewSlice(from, min(n, from+step))); err != nil {
+	for from := int64(0); from < n; {
+		to := min(n, from+step, from+w.opts.GroupRows-w.rows)
+		if err := w.writeRows(b.Rows.NewSlice(from, to)); err != nil {
 			return err
 		}
+		from = to
 	}
 	return nil
 }
 
 // writeRows converts a few rows and ends the row group where it is full.
 func (w *Writer) writeRows(rows arrow.RecordBatch) error {
-	cols := make([]arrow.Array, rows.NumCols())
-	for i := range cols {
+	var bytes atomic.Int64
+	err := w.file.write(int(rows.NumCols()), func(i int) (arrow.Array, error) {
 		c, err := arrowtype.Convert(rows.Column(i), w.stored.Field(i).Type)
 		if err != nil {
-			return &connector.Error{
+			return nil, &connector.Error{
 				Class: connector.ClassPermanent, Code: "parquet.value", Doing: "writing Parquet", Dataset: w.schema.Dataset,
 				Column: rows.ColumnName(i), Err: err,
 				Hint: "leat check shows what the file can hold; write the column as text to keep all values",
 			}
 		}
-		cols[i] = c
-		w.bytes += size(c)
-	}
-	w.rows += rows.NumRows()
-	if err := w.fw.WriteBuffered(array.NewRecordBatch(w.stored, cols, rows.NumRows())); err != nil {
+		bytes.Add(size(c))
+		return c, nil
+	})
+	if err != nil {
 		return fmt.Errorf("writing Parquet: %w", err)
 	}
+	w.bytes += bytes.Load()
+	w.rows += rows.NumRows()
 	if w.bytes < w.opts.GroupBytes && w.rows < w.opts.GroupRows {
 		return nil
 	}
 	w.bytes, w.rows = 0, 0
-	if err := w.fw.NewBufferedRowGroupChecked(); err != nil {
+	if err := w.file.endGroup(); err != nil {
 		return fmt.Errorf("writing Parquet: ending a row group: %w", err)
 	}
 	return nil
@@ -216,12 +234,12 @@ func (w *Writer) Close() error {
 		return nil
 	}
 	w.closed = true
-	if w.fw == nil {
+	if w.file == nil {
 		if err := w.begin(make([]bool, w.stored.NumFields())); err != nil {
 			return err
 		}
 	}
-	if err := w.fw.Close(); err != nil {
+	if err := w.file.close(); err != nil {
 		return fmt.Errorf("writing Parquet: ending the file: %w", err)
 	}
 	return nil
