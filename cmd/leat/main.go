@@ -49,8 +49,8 @@ func signals() <-chan struct{} {
 }
 
 const (
-	// gcPercent lets garbage grow to four times what lives: batches are short-lived and what lives is small.
-	gcPercent = 400
+	// gcPercent lets garbage grow to twice what lives: batches are short-lived and what lives is small.
+	gcPercent = 200
 	// memoryLimit is where collection gets eager, so that a bulk copy stays below 256 MB with all that is no Go memory: the program
 	// itself, SQLite, DuckDB.
 	memoryLimit = 112 << 20

@@ -17,7 +17,7 @@ type shares struct {
 
 const (
 	leastShare = 1 << 20
-	mostLane   = 16 << 20
+	mostLane   = 8 << 20
 	mostCommit = 16 << 20
 	mostShare  = 64 << 20
 )

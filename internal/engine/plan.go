@@ -23,7 +23,7 @@ type Plan struct {
 	Limit      int64           // rows per dataset; 0: all
 	Batch      connector.Limit // wanted size of a batch; zero: 8,192 rows, 4 MiB
 	Memory     int64           // of all buffers together; 0: half of the limit that Go's memory has, else 256 MiB
-	QueueBytes int64           // what waits in each lane in memory; 0: a share of Memory, 16 MiB at most
+	QueueBytes int64           // what waits in each lane in memory; 0: a share of Memory, 8 MiB at most
 	Lanes      Lanes           // where lanes are kept
 	Retry      Retry
 	Commit     Commit
