@@ -115,9 +115,9 @@
 // Rows that the server refuses are found and named, up to 1,000 in a batch, and all others are written. Deferrable constraints are
 // checked at the commit, where a violation stops the run; foreign keys that are not deferrable are checked in the order in which rows
 // come, so referenced tables have to come first, which the batches of a stream do not promise: a violation stops the run then. Triggers
-// fire as for any writer, once for each row that is written: a row that changed many times in a batch is written once, as an update where the
-// source updated it and sent all its values, else as an insert that meets what is there. With constraints=off neither foreign keys nor triggers are looked at, nor are deferrable unique constraints; but
-// for those that are ENABLE ALWAYS or ENABLE REPLICA.
+// fire as for any writer, once for each row that is written: a row that changed many times in a batch is written once, as an update
+// where the source updated it and sent all its values, else as an insert that meets what is there. With constraints=off neither foreign
+// keys nor triggers are looked at, nor are deferrable unique constraints; but for those that are ENABLE ALWAYS or ENABLE REPLICA.
 //
 // A replacement is written to a table of its own beside the old one. At the end, in one transaction for all datasets, it takes the
 // old one's name, comment, grants and the names of its indexes; where anything else refers to the old table (views, foreign keys,
