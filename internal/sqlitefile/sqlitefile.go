@@ -65,6 +65,9 @@ func (k Kind) open(ctx context.Context, path string) (*sqlite.Conn, error) {
 	return conn, nil
 }
 
+// walPages is after how many pages the log goes into the file, and is begun anew: about half a megabyte.
+const walPages = 128
+
 func (k Kind) prepare(ctx context.Context, conn *sqlite.Conn) (err error) {
 	defer conn.SetInterrupt(conn.SetInterrupt(ctx.Done()))
 	conn.SetBusyTimeout(busyTimeout)
@@ -74,8 +77,10 @@ func (k Kind) prepare(ctx context.Context, conn *sqlite.Conn) (err error) {
 	if err := k.checkOwner(conn); err != nil {
 		return err
 	}
-	if err := sqlitex.ExecuteTransient(conn, "pragma journal_mode = wal", nil); err != nil {
-		return err
+	for _, pragma := range []string{"journal_mode = wal", fmt.Sprintf("wal_autocheckpoint = %d", walPages)} {
+		if err := sqlitex.ExecuteTransient(conn, "pragma "+pragma, nil); err != nil {
+			return err
+		}
 	}
 	end, err := sqlitex.ImmediateTransaction(conn)
 	if err != nil {

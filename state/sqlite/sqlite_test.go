@@ -284,3 +284,34 @@ func TestDamage(t *testing.T) {
 		t.Errorf("listing: %d records, %v", len(list), err)
 	}
 }
+
+// Saving again and again takes no more room: a pipeline is followed for years.
+func TestStaysSmall(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := sqlite.Open(t.Context(), filepath.Join(dir, "state.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	r, v := statetest.Sample(pipeline), state.Version(0)
+	for range 500 {
+		if v, err = s.Save(t.Context(), r, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	size := int64(0)
+	files, err := os.ReadDir(dir)
+	for _, f := range files {
+		if info, err := f.Info(); err == nil {
+			size += info.Size()
+		}
+	}
+	if err != nil || size > 800<<10 {
+		t.Errorf("after 500 saves the folder has %d bytes in %d files, error %v", size, len(files), err)
+	}
+}
