@@ -34,6 +34,7 @@ type patientConn struct {
 	rest  []byte // of buf: read, and not taken yet
 	nap   time.Duration
 	many  bool // messages come so fast that it is better to sleep between two reads
+	full  bool // the last read took all that it could: more waits
 	reads int
 	since time.Time
 
@@ -135,10 +136,11 @@ func (c *patientConn) Read(p []byte) (int, error) {
 
 // fetch reads from the kernel.
 func (c *patientConn) fetch(p []byte) (int, error) {
-	if c.many {
+	if c.many && !c.full {
 		pause(c.nap)
 	}
 	n, err := c.transfer(&c.reader, p)
+	c.full = n == len(p)
 	if err == nil && n == 0 {
 		err = io.EOF
 	}
