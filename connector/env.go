@@ -106,6 +106,11 @@ type Lag struct {
 	Retained int64         // bytes of log that the upstream keeps for this source
 }
 
+// Known reports whether the source said how far it is behind. No source that does keeps nothing at all.
+func (l Lag) Known() bool {
+	return l != Lag{} && l != Lag{Bytes: -1, Events: -1, Age: -1, Retained: -1}
+}
+
 // As finds capability T in v or in what v wraps.
 func As[T any](v any) (T, bool) {
 	for v != nil {

@@ -172,7 +172,7 @@ func footLines(v view) []string {
 
 // lagTexts says in words how far a source is behind, as far as it knows.
 func lagTexts(l connector.Lag) []string {
-	if !lagKnown(l) {
+	if !l.Known() {
 		return nil
 	}
 	var parts []string
@@ -201,11 +201,6 @@ func latencyText(d time.Duration) string {
 		return d.Round(10 * time.Millisecond).String()
 	}
 	return d.Round(100 * time.Microsecond).String()
-}
-
-// lagKnown reports whether a source said how far it is behind. No source that does keeps nothing at all.
-func lagKnown(l connector.Lag) bool {
-	return l != connector.Lag{} && l != connector.Lag{Bytes: -1, Events: -1, Age: -1, Retained: -1}
 }
 
 // followLogger logs one line every so often, and one whenever datasets came into another phase.
@@ -240,7 +235,7 @@ func (l *followLogger) show(v view) {
 		slog.Int64("changes", changes), slog.Int64("rows_per_second", int64(rate)), slog.String("changes_per_second", rateText(changeRate)),
 		slog.Bool("stalled", l.stalled),
 	}
-	if l := v.Lag; lagKnown(l) {
+	if l := v.Lag; l.Known() {
 		if l.Age >= 0 {
 			attrs = append(attrs, slog.Duration("lag", l.Age.Round(time.Millisecond)))
 		}

@@ -258,7 +258,7 @@ func (s *session) askSource(ctx context.Context, p *config.Pipeline, st *pipelin
 }
 
 func (st *pipelineStatus) setLag(lag connector.Lag) {
-	if !lagKnown(lag) {
+	if !lag.Known() {
 		return
 	}
 	st.Lag = &statusLag{Bytes: known(lag.Bytes), Retained: known(lag.Retained), lag: lag}

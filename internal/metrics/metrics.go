@@ -109,10 +109,14 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for system, n := range st.Roundtrips {
 		count(c.roundtrips, n, system)
 	}
-	if st.Lag.Bytes > 0 || st.Lag.Retained > 0 || st.Lag.Age > 0 {
-		gauge(c.source.bytes, float64(max(st.Lag.Bytes, 0)))
-		gauge(c.source.seconds, max(st.Lag.Age, 0).Seconds())
-		gauge(c.source.retained, float64(max(st.Lag.Retained, 0)))
+	if lag := st.Lag; lag.Known() {
+		for d, x := range map[*prometheus.Desc]float64{
+			c.source.bytes: float64(lag.Bytes), c.source.seconds: lag.Age.Seconds(), c.source.retained: float64(lag.Retained),
+		} {
+			if x >= 0 { // else the source does not say
+				gauge(d, x)
+			}
+		}
 	}
 	for _, d := range st.Datasets {
 		count(c.read.rows, d.Rows, d.Name)

@@ -57,6 +57,10 @@ func TestServe(t *testing.T) {
 	if diff := cmp.Diff("leat_state{pipeline=\"shop\",state=\"running\"} 1\n", got); diff != "" || !process {
 		t.Errorf("of a run that has not begun (-want +got), process %t:\n%s", process, diff)
 	}
+	st.Lag = connector.Lag{Bytes: 7, Events: -1, Age: -1, Retained: -1}
+	if got, _ = get(t, url); !strings.Contains(got, "leat_source_lag_bytes{pipeline=\"shop\"} 7\n") || strings.Contains(got, "seconds") {
+		t.Errorf("what the source does not say is shown:\n%s", got)
+	}
 	st = busy()
 	got, _ = get(t, url)
 	if diff := cmp.Diff(want, got); diff != "" {
