@@ -161,12 +161,6 @@ type steady struct {
 	written, sent int64
 }
 
-// How much memory of a Parquet file's rows is held: small row groups are slow to read and take more space.
-const (
-	mostGroup  = 64 << 20
-	leastGroup = 8 << 20
-)
-
 // sendSize is how many bytes are sent to the disk at once.
 const sendSize = 8 << 20
 
@@ -179,6 +173,12 @@ func (s *steady) Write(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// How much memory of a Parquet file's rows is held: small row groups are slow to read and take more space.
+const (
+	mostGroup  = 64 << 20
+	leastGroup = 8 << 20
+)
 
 // writer begins the format.
 func (s *sink) writer(o *output) (format.Writer, error) {

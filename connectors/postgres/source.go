@@ -98,11 +98,7 @@ func (s *Source) Start(ctx context.Context, start connector.SourceStart) error {
 
 // bufferBytes lets each reader hold a chunk, and one more, as far as the run has memory for it.
 func (s *Source) bufferBytes() int64 {
-	n := s.cfg.ChunkBytes * int64(s.cfg.Parallel+1)
-	if s.env.Memory > 0 {
-		n = min(n, s.env.Memory)
-	}
-	return n
+	return s.env.Buffer(s.cfg.ChunkBytes * int64(s.cfg.Parallel+1))
 }
 
 func chunkedDatasets(tables []*sourceTable) []chunked.Dataset {
