@@ -1,0 +1,7 @@
+package mysql
+
+import (
+	"github.com/leatdata/leat/connector"
+)
+
+func newSource(cfg *SourceConfig, env connector.Env) connector.Source { panic("x") }
