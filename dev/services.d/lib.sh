@@ -33,6 +33,41 @@ apt_install() {
 	}
 }
 
+# unpack_unstable NAME PACKAGE… unpacks packages of Debian's unstable release, and all that
+# they need to run, into $dev_dir/deb/NAME. This machine's own packages stay as they are: apt
+# has lists of its own here, and a machine without any package but Perl.
+unpack_unstable() {
+	local name=$1 mirror apt=$dev_dir/deb/apt log=$dev_dir/deb/apt.log deb
+	shift
+	mirror=$(apt-get indextargets --format '$(SITE) $(REPO_URI)' 2>/dev/null | sed -n 's,^[^ ]* \(.*/debian/\)$,\1,p' | head -n 1)
+	[[ -n $mirror ]] || die "$name comes from Debian's unstable release, and this machine knows no mirror of Debian"
+	rm -rf "$apt"
+	mkdir -p "$apt"/{state/lists/partial,cache/archives/partial,etc,root}
+	echo "deb $mirror sid main" >"$apt/etc/sources.list"
+	cat >"$apt/etc/status" <<-STATUS
+		Package: perl
+		Status: install ok installed
+		Architecture: $(dpkg --print-architecture)
+		Multi-Arch: allowed
+		Version: 99
+		Maintainer: nobody
+		Description: not needed by what is unpacked
+	STATUS
+	local get=(apt-get -q -y -o Dir::State="$apt/state" -o Dir::State::status="$apt/etc/status" -o Dir::Cache="$apt/cache"
+		-o Dir::Etc::sourcelist="$apt/etc/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::Etc::preferencesparts=/dev/null
+		-o Dir::Log="$apt" -o Acquire::Languages=none -o APT::Install-Recommends=0)
+	am_root && get+=(-o APT::Sandbox::User=root)
+	{ "${get[@]}" update && "${get[@]}" install --download-only "$@"; } >"$log" 2>&1 || {
+		tail -n 20 "$log" >&2
+		die "packages of Debian's unstable release: the end of $log is above"
+	}
+	for deb in "$apt"/cache/archives/*.deb; do dpkg -x "$deb" "$apt/root"; done
+	chmod 755 "$apt/root"
+	rm -rf "${dev_dir:?}/deb/$name"
+	mv "$apt/root" "$dev_dir/deb/$name"
+	rm -rf "$apt"
+}
+
 # --- The user that servers run as ------------------------------------------------
 
 # Database servers refuse to run as root: root lends them a user without a login.
@@ -96,6 +131,56 @@ with_lock() {
 		flock 9
 		"$@"
 	) 9>"$dev_dir/lock"
+}
+
+# --- Servers that stay in the foreground --------------------------------------------------
+
+# Such a server has its data, log and process id in $dev_dir/NAME, and its working
+# directory there or below: a number alone does not tell, any process may have it after a crash.
+
+daemon_pid() {
+	local pid
+	pid=$(cat "$dev_dir/$1/pid" 2>/dev/null) || return 1
+	[[ $(readlink "/proc/$pid/cwd")/ == "$dev_dir/$1/"* ]] && echo "$pid"
+}
+
+# daemon_start NAME COMMAND… starts it in the background, with a fresh log.
+daemon_start() {
+	local name=$1 dir=$dev_dir/$1
+	shift
+	[[ ! -e $dir/log ]] || mv -f "$dir/log" "$dir/log.previous"
+	as_service touch "$dir/log"
+	rm -f "$dir/pid"
+	as_service setsid --fork bash -c 'cd "$1"; echo $$ >pid; shift; exec "$@"' bash "$dir" "$@" >>"$dir/log" 2>&1 </dev/null
+}
+
+# daemon_wait NAME SECONDS TEST… waits until the test succeeds; a server that ends before that is an error.
+daemon_wait() {
+	local name=$1 deadline=$((SECONDS + $2)) born=$((SECONDS + 5))
+	shift 2
+	until "$@" >/dev/null 2>&1; do
+		if [[ $SECONDS -ge $deadline ]] || { [[ $SECONDS -ge $born ]] && ! daemon_pid "$name" >/dev/null; }; then
+			tail -n 20 "$dev_dir/$name/log" >&2
+			daemon_stop "$name"
+			die "$name did not start: the end of $dev_dir/$name/log is above"
+		fi
+		sleep 0.1
+	done
+}
+
+daemon_stop() {
+	local pid try
+	pid=$(daemon_pid "$1") || return 0
+	kill -TERM "$pid" 2>/dev/null || true
+	for try in {1..300}; do
+		if ! daemon_pid "$1" >/dev/null; then
+			say "$1" stopped
+			return
+		fi
+		sleep 0.1
+	done
+	say "$1" "does not stop in order: killed"
+	kill -KILL "$pid" 2>/dev/null || true
 }
 
 # --- Ports --------------------------------------------------------------------------
