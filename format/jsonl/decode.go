@@ -3,13 +3,13 @@ package jsonl
 import (
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/leatdata/leat/format/internal/column"
+	"github.com/leatdata/leat/format/internal/jsontext"
 	"github.com/leatdata/leat/format/internal/literal"
 	"github.com/leatdata/leat/record"
 )
@@ -21,7 +21,7 @@ type target struct {
 	name     string
 	declared bool
 	trial    array.Builder // of nested types: a value is tried there first, as a failed one spoils its builder
-	slot     span
+	slot     jsontext.Span
 	turn     int64 // the look at a line that slot belongs to
 }
 
@@ -40,15 +40,15 @@ func newTarget(f arrow.Field, declared bool) (*target, error) {
 var errKind = errors.New("another kind of value")
 
 // set appends the value of kind k that the bytes b are. Nothing is appended where it returns an error.
-func (t *target) set(b []byte, k kind, scratch *[]byte) error {
+func (t *target) set(b []byte, k jsontext.Kind, scratch *[]byte) error {
 	switch t.Kind {
 	case column.Document:
 		t.Bytes(b)
 		return nil
 	case column.Text:
 		switch {
-		case k == text || k == escaped:
-			t.Bytes(textOf(b, k, scratch))
+		case k == jsontext.Text || k == jsontext.Escaped:
+			t.Bytes(jsontext.TextOf(b, k, scratch))
 			return nil
 		case t.declared:
 			t.Bytes(b)
@@ -56,27 +56,27 @@ func (t *target) set(b []byte, k kind, scratch *[]byte) error {
 		}
 		return errKind
 	case column.Bool:
-		if k == truth {
+		if k == jsontext.Truth {
 			t.Bool(b[0] == 't')
 			return nil
 		}
 		return errKind
 	case column.Int64:
-		if v, ok := literal.Int(b); ok && k == number {
+		if v, ok := literal.Int(b); ok && k == jsontext.Number {
 			t.Int64(v)
 			return nil
 		}
 	case column.Float64:
-		if v, ok := literal.JSONFloat(b); ok && k == number {
+		if v, ok := literal.JSONFloat(b); ok && k == jsontext.Number {
 			t.Float64(v)
 			return nil
 		}
 	case column.Numeric:
-		if k == number {
+		if k == jsontext.Number {
 			return t.numeric(b)
 		}
 	case column.Date, column.Timestamp:
-		if k == text && t.temporal(b[1:len(b)-1]) {
+		if k == jsontext.Text && t.temporal(b[1:len(b)-1]) {
 			return nil
 		}
 	default:
@@ -146,23 +146,15 @@ func shown(b []byte) string {
 }
 
 // lateType is the type of a column whose first value comes late: the widest one of that value's kind.
-func lateType(k kind) arrow.DataType {
+func lateType(k jsontext.Kind) arrow.DataType {
 	switch k {
-	case truth:
+	case jsontext.Truth:
 		return arrow.FixedWidthTypes.Boolean
-	case number:
+	case jsontext.Number:
 		return record.NumericType()
-	case text, escaped:
+	case jsontext.Text, jsontext.Escaped:
 		return arrow.BinaryTypes.String
 	default:
 		return record.JSONType()
 	}
-}
-
-func (k kind) String() string {
-	names := [...]string{"", "null", "a boolean", "a number", "a string", "a string", "an object", "an array"}
-	if int(k) < len(names) {
-		return names[k]
-	}
-	return strconv.Itoa(int(k))
 }

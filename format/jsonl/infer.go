@@ -10,6 +10,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"github.com/leatdata/leat/format/internal/jsontext"
 	"github.com/leatdata/leat/format/internal/literal"
 	"github.com/leatdata/leat/record"
 )
@@ -27,7 +28,7 @@ type Inference struct {
 	o       InferOptions
 	root    shape
 	guess   [][]byte // the keys as they probably come
-	members [][2]span
+	members [][2]jsontext.Span
 	scratch []byte
 }
 
@@ -75,9 +76,9 @@ func (i *Inference) Scan(r io.Reader, limit int64) (whole bool, err error) {
 // line looks at a line, first at its syntax, so that one with a mistake at its end leaves no trace.
 func (i *Inference) line(b []byte) {
 	i.members = i.members[:0]
-	check := lexer{b: b, guess: i.guess}
-	if !check.line(func(key, v span) bool {
-		i.members = append(i.members, [2]span{key, v})
+	check := jsontext.Lexer{B: b, Guess: i.guess}
+	if !check.Line(func(key, v jsontext.Span) bool {
+		i.members = append(i.members, [2]jsontext.Span{key, v})
 		return true
 	}) {
 		return
@@ -158,27 +159,27 @@ type shape struct {
 }
 
 // see looks at a value that is valid JSON.
-func (s *shape) see(b []byte, k kind) {
+func (s *shape) see(b []byte, k jsontext.Kind) {
 	switch k {
-	case null:
-	case truth:
+	case jsontext.Null:
+	case jsontext.Truth:
 		s.traits |= sawTruth
-	case number:
+	case jsontext.Number:
 		s.number(b)
-	case text, escaped:
+	case jsontext.Text, jsontext.Escaped:
 		s.text(b, k)
-	case list:
+	case jsontext.List:
 		s.traits |= sawList
 		if s.elem == nil {
 			s.elem = &shape{}
 		}
-		inner := lexer{b: b}
-		inner.list(func(e span) bool { s.elem.see(b[e.start:e.end], e.kind); return true })
-	case object:
+		inner := jsontext.Lexer{B: b}
+		inner.List(func(e jsontext.Span) bool { s.elem.see(b[e.Start:e.End], e.Kind); return true })
+	case jsontext.Object:
 		var scratch []byte
 		s.begin()
-		inner := lexer{b: b}
-		inner.object(func(key, v span) bool { s.member(b, key, v, &scratch); return true })
+		inner := jsontext.Lexer{B: b}
+		inner.Object(func(key, v jsontext.Span) bool { s.member(b, key, v, &scratch); return true })
 		s.end()
 	}
 }
@@ -194,8 +195,8 @@ func (s *shape) begin() {
 }
 
 // member looks at a member of an object in b.
-func (s *shape) member(b []byte, key, v span, scratch *[]byte) {
-	name := textOf(b[key.start:key.end], key.kind, scratch)
+func (s *shape) member(b []byte, key, v jsontext.Span, scratch *[]byte) {
+	name := jsontext.TextOf(b[key.Start:key.End], key.Kind, scratch)
 	f := s.fields[string(name)]
 	if f == nil {
 		f = &shape{}
@@ -209,7 +210,7 @@ func (s *shape) member(b []byte, key, v span, scratch *[]byte) {
 		s.traits |= notAlike
 	}
 	s.count++
-	f.see(b[v.start:v.end], v.kind)
+	f.see(b[v.Start:v.End], v.Kind)
 }
 
 // end ends an object.
@@ -243,9 +244,9 @@ func (s *shape) number(b []byte) {
 	s.traits |= sawNumeric
 }
 
-func (s *shape) text(b []byte, k kind) {
+func (s *shape) text(b []byte, k jsontext.Kind) {
 	s.traits |= sawText
-	if k == escaped {
+	if k == jsontext.Escaped {
 		s.traits |= notDate | notTimestamp | notInstant
 		return
 	}

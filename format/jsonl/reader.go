@@ -11,6 +11,7 @@ import (
 
 	"github.com/leatdata/leat/format"
 	"github.com/leatdata/leat/format/internal/column"
+	"github.com/leatdata/leat/format/internal/jsontext"
 	"github.com/leatdata/leat/record"
 )
 
@@ -44,8 +45,8 @@ type Reader struct {
 	guess   [][]byte // the keys of the columns as they most often stand in a line
 	turn    int64    // counts looks at lines, so that a column knows whether its slot is of this one
 	twice   string
-	lex     lexer
-	member  func(key, v span) bool
+	lex     jsontext.Lexer
+	member  func(key, v jsontext.Span) bool
 }
 
 var (
@@ -240,11 +241,11 @@ func (r *Reader) row(n int) bool {
 		})
 		return false
 	}
-	r.lex = lexer{b: trim(line), guess: r.guess}
+	r.lex = jsontext.Lexer{B: trim(line), Guess: r.guess}
 	r.late, r.twice = nil, ""
 	r.turn++
-	if !r.lex.line(r.member) {
-		r.reject(record.Reject{Offset: r.l.Offset() + int64(r.lex.p), Class: "bad_syntax", Message: r.lex.fault})
+	if !r.lex.Line(r.member) {
+		r.reject(record.Reject{Offset: r.l.Offset() + int64(r.lex.P), Class: "bad_syntax", Message: r.lex.Fault})
 		r.late = nil
 		return false
 	}
@@ -266,8 +267,8 @@ func (r *Reader) row(n int) bool {
 }
 
 // keep remembers where the value of a column stands.
-func (r *Reader) keep(key, v span) bool {
-	i, known := r.find(r.lex.b[key.start:key.end], key.kind)
+func (r *Reader) keep(key, v jsontext.Span) bool {
+	i, known := r.find(r.lex.B[key.Start:key.End], key.Kind)
 	if known {
 		t := r.cols[i]
 		if t.turn == r.turn {
@@ -279,27 +280,27 @@ func (r *Reader) keep(key, v span) bool {
 	if r.o.Fixed {
 		return true
 	}
-	name := string(textOf(r.lex.b[key.start:key.end], key.kind, &r.keyText))
+	name := string(jsontext.TextOf(r.lex.B[key.Start:key.End], key.Kind, &r.keyText))
 	at := slices.IndexFunc(r.late, func(f arrow.Field) bool { return f.Name == name })
 	switch {
-	case at >= 0 && v.kind == null:
+	case at >= 0 && v.Kind == jsontext.Null:
 		r.late = slices.Delete(r.late, at, at+1) // the last one counts
 	case at >= 0:
-		r.late[at].Type = lateType(v.kind)
-	case v.kind != null:
-		r.late = append(r.late, arrow.Field{Name: name, Type: lateType(v.kind), Nullable: true})
+		r.late[at].Type = lateType(v.Kind)
+	case v.Kind != jsontext.Null:
+		r.late = append(r.late, arrow.Field{Name: name, Type: lateType(v.Kind), Nullable: true})
 	}
 	return true
 }
 
 // find looks a key up; keys mostly come in the order of the columns.
-func (r *Reader) find(key []byte, k kind) (int, bool) {
-	if r.lex.guessed {
-		return r.lex.next - 1, true
+func (r *Reader) find(key []byte, k jsontext.Kind) (int, bool) {
+	if r.lex.Guessed {
+		return r.lex.Next - 1, true
 	}
-	i, ok := r.index[string(textOf(key, k, &r.keyText))]
+	i, ok := r.index[string(jsontext.TextOf(key, k, &r.keyText))]
 	if ok {
-		r.lex.next = i + 1
+		r.lex.Next = i + 1
 	}
 	return i, ok
 }
@@ -317,12 +318,12 @@ func (r *Reader) values(n int) {
 	line := r.l.row()
 	bad := false
 	for _, t := range r.cols {
-		if bad || t.turn != r.turn || t.slot.kind == null {
+		if bad || t.turn != r.turn || t.slot.Kind == jsontext.Null {
 			t.Null()
 			continue
 		}
-		b := line[t.slot.start:t.slot.end]
-		if err := t.set(b, t.slot.kind, &r.scratch); err != nil {
+		b := line[t.slot.Start:t.slot.End]
+		if err := t.set(b, t.slot.Kind, &r.scratch); err != nil {
 			t.Null()
 			bad = true
 			r.dropped = append(r.dropped, n)
@@ -332,7 +333,7 @@ func (r *Reader) values(n int) {
 }
 
 func (r *Reader) rejectValue(t *target, b []byte, why error) {
-	message := fmt.Sprintf("expected %s, found %s", t.Type, t.slot.kind)
+	message := fmt.Sprintf("expected %s, found %s", t.Type, t.slot.Kind)
 	switch {
 	case t.declared && !errors.Is(why, errKind):
 		message = fmt.Sprintf("expected %s: %v", t.Type, why)
@@ -343,7 +344,7 @@ func (r *Reader) rejectValue(t *target, b []byte, why error) {
 		}
 	}
 	r.reject(record.Reject{
-		Offset: r.l.Offset() + int64(t.slot.start), Column: t.name, Value: shown(b), Class: "bad_value", Message: message,
+		Offset: r.l.Offset() + int64(t.slot.Start), Column: t.name, Value: shown(b), Class: "bad_value", Message: message,
 	})
 }
 

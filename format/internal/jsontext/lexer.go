@@ -1,4 +1,4 @@
-package jsonl
+package jsontext
 
 import (
 	"strconv"
@@ -7,58 +7,70 @@ import (
 	"github.com/leatdata/leat/format/internal/value"
 )
 
-// kind is what a JSON value is.
-type kind byte
+// Kind is what a JSON value is.
+type Kind byte
 
+// The kinds. The zero value is none.
 const (
-	null    kind = iota + 1
-	truth        // true or false
-	number       // a literal
-	text         // a string without escapes
-	escaped      // a string with escapes
-	object
-	list
+	Null    Kind = iota + 1
+	Truth        // true or false
+	Number       // a literal
+	Text         // a string without escapes
+	Escaped      // a string with escapes
+	Object
+	List
 )
 
-// span is a value in a line.
-type span struct {
-	start, end int
-	kind       kind
+// String names a kind for people.
+func (k Kind) String() string {
+	names := [...]string{"nothing", "null", "a boolean", "a number", "a string", "a string", "an object", "an array"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return strconv.Itoa(int(k))
+}
+
+// Span is a value in a text.
+type Span struct {
+	Start, End int
+	Kind       Kind
 }
 
 // maxDepth bounds how deeply values may nest, as record.CheckJSON does.
 const maxDepth = 1_000
 
-// lexer checks the syntax of one line and finds the values in it. Its input is valid UTF-8.
-type lexer struct {
-	b     []byte
-	p     int
-	depth int
-	fault string // what is wrong, at p
+// Lexer checks the syntax of a text and finds the values in it. Its input is valid UTF-8.
+type Lexer struct {
+	B     []byte
+	P     int    // where it stands
+	Fault string // what is wrong, at P
 
-	guess   [][]byte // the keys of the outermost object as they probably come; nil: an unlikely one
-	next    int      // the one that is expected
-	guessed bool     // the last key was it
+	Guess   [][]byte // the keys of the outermost object as they probably come; nil: an unlikely one
+	Next    int      // the one that is expected
+	Guessed bool     // the last key was it
+
+	depth int
 }
 
-func (l *lexer) fail(what string) bool {
-	if l.fault == "" {
-		l.fault = what
+func (l *Lexer) fail(what string) bool {
+	if l.Fault == "" {
+		l.Fault = what
 	}
 	return false
 }
 
-func (l *lexer) space() {
-	if l.p < len(l.b) && l.b[l.p] <= ' ' {
+// Space goes over blanks.
+func (l *Lexer) Space() {
+	if l.P < len(l.B) && l.B[l.P] <= ' ' {
 		l.spaces()
 	}
 }
 
-func (l *lexer) spaces() {
-	for l.p < len(l.b) {
-		switch l.b[l.p] {
+func (l *Lexer) spaces() {
+	for l.P < len(l.B) {
+		switch l.B[l.P] {
 		case ' ', '\t', '\r', '\n':
-			l.p++
+			l.P++
 		default:
 			return
 		}
@@ -66,64 +78,64 @@ func (l *lexer) spaces() {
 }
 
 // is goes over c, if it is next.
-func (l *lexer) is(c byte) bool {
-	if l.p < len(l.b) && l.b[l.p] == c {
-		l.p++
+func (l *Lexer) is(c byte) bool {
+	if l.P < len(l.B) && l.B[l.P] == c {
+		l.P++
 		return true
 	}
 	return false
 }
 
-// value goes over one value.
-func (l *lexer) value() (s span, ok bool) {
-	s.start = l.p
-	if l.p == len(l.b) {
+// Value goes over one value.
+func (l *Lexer) Value() (s Span, ok bool) {
+	s.Start = l.P
+	if l.P == len(l.B) {
 		return s, l.fail("the line ends where a value should be")
 	}
-	switch c := l.b[l.p]; {
+	switch c := l.B[l.P]; {
 	case c == '"':
-		s.kind, ok = l.string()
+		s.Kind, ok = l.string()
 	case c == '{':
-		s.kind, ok = object, l.object(func(span, span) bool { return true })
+		s.Kind, ok = Object, l.Object(func(Span, Span) bool { return true })
 	case c == '[':
-		s.kind, ok = list, l.list(func(span) bool { return true })
+		s.Kind, ok = List, l.List(func(Span) bool { return true })
 	case c == '-' || (c >= '0' && c <= '9'):
-		s.kind, ok = number, l.number()
+		s.Kind, ok = Number, l.number()
 	case c == 't':
-		s.kind, ok = truth, l.word("true")
+		s.Kind, ok = Truth, l.word("true")
 	case c == 'f':
-		s.kind, ok = truth, l.word("false")
+		s.Kind, ok = Truth, l.word("false")
 	case c == 'n':
-		s.kind, ok = null, l.word("null")
+		s.Kind, ok = Null, l.word("null")
 	default:
 		ok = l.fail("no JSON value begins with " + strconv.QuoteRune(l.char()))
 	}
-	s.end = l.p
+	s.End = l.P
 	return s, ok
 }
 
-func (l *lexer) char() rune {
-	r, _ := utf8.DecodeRune(l.b[l.p:])
+func (l *Lexer) char() rune {
+	r, _ := utf8.DecodeRune(l.B[l.P:])
 	return r
 }
 
-func (l *lexer) word(w string) bool {
-	if len(l.b)-l.p < len(w) || string(l.b[l.p:l.p+len(w)]) != w {
+func (l *Lexer) word(w string) bool {
+	if len(l.B)-l.P < len(w) || string(l.B[l.P:l.P+len(w)]) != w {
 		return l.fail("want " + w)
 	}
-	l.p += len(w)
+	l.P += len(w)
 	return true
 }
 
-func (l *lexer) digits() bool {
-	from := l.p
-	for l.p < len(l.b) && l.b[l.p] >= '0' && l.b[l.p] <= '9' {
-		l.p++
+func (l *Lexer) digits() bool {
+	from := l.P
+	for l.P < len(l.B) && l.B[l.P] >= '0' && l.B[l.P] <= '9' {
+		l.P++
 	}
-	return l.p > from
+	return l.P > from
 }
 
-func (l *lexer) number() bool {
+func (l *Lexer) number() bool {
 	l.is('-')
 	if !l.is('0') && !l.digits() {
 		return l.fail("want a digit")
@@ -143,20 +155,20 @@ func (l *lexer) number() bool {
 }
 
 // string goes over a string.
-func (l *lexer) string() (k kind, ok bool) {
-	k = text
-	l.p++
+func (l *Lexer) string() (k Kind, ok bool) {
+	k = Text
+	l.P++
 	for {
-		l.p += value.Plain(l.b[l.p:])
-		if l.p == len(l.b) {
+		l.P += value.Plain(l.B[l.P:])
+		if l.P == len(l.B) {
 			return k, l.fail("the string is not closed")
 		}
-		switch c := l.b[l.p]; c {
+		switch c := l.B[l.P]; c {
 		case '"':
-			l.p++
+			l.P++
 			return k, true
 		case '\\':
-			k = escaped
+			k = Escaped
 			if !l.escape() {
 				return k, false
 			}
@@ -166,31 +178,31 @@ func (l *lexer) string() (k kind, ok bool) {
 	}
 }
 
-func (l *lexer) escape() bool {
-	if l.p+1 == len(l.b) {
+func (l *Lexer) escape() bool {
+	if l.P+1 == len(l.B) {
 		return l.fail("the string is not closed")
 	}
-	switch l.b[l.p+1] {
+	switch l.B[l.P+1] {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		l.p += 2
+		l.P += 2
 		return true
 	case 'u':
 	default:
 		return l.fail("unknown escape")
 	}
-	first, ok := unit(l.b[l.p:])
+	first, ok := unit(l.B[l.P:])
 	switch {
 	case !ok:
 		return l.fail(`want four hex digits behind \u`)
 	case first < 0xD800 || first > 0xDFFF:
-		l.p += escapeWidth
+		l.P += escapeWidth
 		return true
 	}
-	second, ok := unit(l.b[l.p+escapeWidth:])
+	second, ok := unit(l.B[l.P+escapeWidth:])
 	if first >= 0xDC00 || !ok || second < 0xDC00 || second > 0xDFFF {
 		return l.fail("half of a surrogate pair")
 	}
-	l.p += 2 * escapeWidth
+	l.P += 2 * escapeWidth
 	return true
 }
 
@@ -215,28 +227,28 @@ func unit(b []byte) (r rune, ok bool) {
 	return r, true
 }
 
-// object goes over an object and calls each for its members; each may end it.
-func (l *lexer) object(each func(key, v span) bool) bool {
+// Object goes over an object and calls each for its members; each may end it.
+func (l *Lexer) Object(each func(key, v Span) bool) bool {
 	if !l.deeper() {
 		return false
 	}
 	defer l.higher()
-	l.p++
-	l.space()
+	l.P++
+	l.Space()
 	if l.is('}') {
 		return true
 	}
 	for {
-		l.space()
+		l.Space()
 		key, ok := l.key()
 		if !ok {
 			return false
 		}
-		v, ok := l.value()
+		v, ok := l.Value()
 		if !ok || !each(key, v) {
 			return false
 		}
-		l.space()
+		l.Space()
 		if l.is('}') {
 			return true
 		}
@@ -247,60 +259,60 @@ func (l *lexer) object(each func(key, v span) bool) bool {
 }
 
 // key goes over a key, the colon and blanks.
-func (l *lexer) key() (k span, ok bool) {
-	if l.guessed = l.depth == 1 && l.expected(); l.guessed {
-		k = span{start: l.p, end: l.p + len(l.guess[l.next-1]), kind: text}
-		l.p = k.end + 1
-		l.space()
+func (l *Lexer) key() (k Span, ok bool) {
+	if l.Guessed = l.depth == 1 && l.expected(); l.Guessed {
+		k = Span{Start: l.P, End: l.P + len(l.Guess[l.Next-1]), Kind: Text}
+		l.P = k.End + 1
+		l.Space()
 		return k, true
 	}
-	if l.p == len(l.b) || l.b[l.p] != '"' {
+	if l.P == len(l.B) || l.B[l.P] != '"' {
 		return k, l.fail("want a key in quotes")
 	}
-	k.start = l.p
-	if k.kind, ok = l.string(); !ok {
+	k.Start = l.P
+	if k.Kind, ok = l.string(); !ok {
 		return k, false
 	}
-	k.end = l.p
-	l.space()
+	k.End = l.P
+	l.Space()
 	if !l.is(':') {
 		return k, l.fail("want : behind the key")
 	}
-	l.space()
+	l.Space()
 	return k, true
 }
 
 // expected reports whether the key that is expected, and a colon, come next; then it expects the one behind it.
-func (l *lexer) expected() bool {
-	if l.next >= len(l.guess) {
+func (l *Lexer) expected() bool {
+	if l.Next >= len(l.Guess) {
 		return false
 	}
-	key := l.guess[l.next]
-	if key == nil || len(l.b)-l.p <= len(key) || l.b[l.p+len(key)] != ':' || string(l.b[l.p:l.p+len(key)]) != string(key) {
+	key := l.Guess[l.Next]
+	if key == nil || len(l.B)-l.P <= len(key) || l.B[l.P+len(key)] != ':' || string(l.B[l.P:l.P+len(key)]) != string(key) {
 		return false
 	}
-	l.next++
+	l.Next++
 	return true
 }
 
-// list goes over an array and calls each for its elements.
-func (l *lexer) list(each func(v span) bool) bool {
+// List goes over an array and calls each for its elements.
+func (l *Lexer) List(each func(v Span) bool) bool {
 	if !l.deeper() {
 		return false
 	}
 	defer l.higher()
-	l.p++
-	l.space()
+	l.P++
+	l.Space()
 	if l.is(']') {
 		return true
 	}
 	for {
-		l.space()
-		v, ok := l.value()
+		l.Space()
+		v, ok := l.Value()
 		if !ok || !each(v) {
 			return false
 		}
-		l.space()
+		l.Space()
 		if l.is(']') {
 			return true
 		}
@@ -310,33 +322,33 @@ func (l *lexer) list(each func(v span) bool) bool {
 	}
 }
 
-func (l *lexer) deeper() bool {
+func (l *Lexer) deeper() bool {
 	if l.depth++; l.depth > maxDepth+1 {
 		return l.fail("the document nests deeper than 1,000 levels")
 	}
 	return true
 }
 
-func (l *lexer) higher() { l.depth-- }
+func (l *Lexer) higher() { l.depth-- }
 
-// line goes over the whole line, which must be one object.
-func (l *lexer) line(each func(key, v span) bool) bool {
-	l.space()
-	if l.p == len(l.b) || l.b[l.p] != '{' {
+// Line goes over the whole line, which must be one object.
+func (l *Lexer) Line(each func(key, v Span) bool) bool {
+	l.Space()
+	if l.P == len(l.B) || l.B[l.P] != '{' {
 		return l.fail("want one JSON object on each line")
 	}
-	if !l.object(each) {
+	if !l.Object(each) {
 		return false
 	}
-	l.space()
-	if l.p < len(l.b) {
+	l.Space()
+	if l.P < len(l.B) {
 		return l.fail("want nothing behind the object")
 	}
 	return true
 }
 
-// unescape appends the text of a checked string, quotes left out.
-func unescape(dst, b []byte) []byte {
+// Unescape appends the text of a checked string, quotes left out.
+func Unescape(dst, b []byte) []byte {
 	b = b[1 : len(b)-1]
 	for i := 0; i < len(b); {
 		if b[i] != '\\' {
@@ -374,11 +386,11 @@ func unescape(dst, b []byte) []byte {
 	return dst
 }
 
-// textOf returns the text of a string or key; scratch is used where it has escapes.
-func textOf(b []byte, k kind, scratch *[]byte) []byte {
-	if k == text {
+// TextOf returns the text of a string or key; scratch is used where it has escapes.
+func TextOf(b []byte, k Kind, scratch *[]byte) []byte {
+	if k == Text {
 		return b[1 : len(b)-1]
 	}
-	*scratch = unescape((*scratch)[:0], b)
+	*scratch = Unescape((*scratch)[:0], b)
 	return *scratch
 }
