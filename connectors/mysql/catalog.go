@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -257,4 +256,3 @@ func oneConn(ctx context.Context, db *sql.DB, f func(c *sql.Conn) error) error {
 	defer func() { _ = c.Close() }() // it goes back to the pool
 	return f(c)
 }
-

@@ -59,7 +59,9 @@ func (c *Connection) validate(add func(bad bool, format string, args ...any)) {
 }
 
 // sslMode is the mode in the form of this package: the server's programs write VERIFY_CA, others verify-ca.
-func (c *Connection) sslMode() string { return strings.ToLower(strings.ReplaceAll(c.SSLMode, "-", "_")) }
+func (c *Connection) sslMode() string {
+	return strings.ToLower(strings.ReplaceAll(c.SSLMode, "-", "_"))
+}
 
 // Policies for dates that no calendar has.
 const (
