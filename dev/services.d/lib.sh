@@ -68,6 +68,37 @@ unpack_unstable() {
 	rm -rf "$apt"
 }
 
+# --- Java programs ---------------------------------------------------------------
+
+# maven_jars NAME puts the jars that dev/services.d/NAME/pom.xml asks for into maven_dir NAME.
+# Their checksums are compared with the registry's.
+maven_jars() {
+	local name=$1 dir log=$dev_dir/maven/$1.log
+	command -v java >/dev/null || apt_install default-jre-headless
+	if maven_has "$name"; then return; fi
+	command -v mvn >/dev/null || apt_install maven
+	dir=$(maven_dir "$name")
+	mkdir -p "$dev_dir/maven"
+	rm -rf "$dir"*
+	mvn -B -q --strict-checksums -f "$(maven_pom "$name")" dependency:copy-dependencies \
+		-DincludeScope=runtime -DoutputDirectory="$dir.making" >"$log" 2>&1 || {
+		tail -n 20 "$log" >&2
+		die "$name: mvn: the end of $log is above"
+	}
+	cp "$(maven_pom "$name")" "$dir.making/pom.xml"
+	mv "$dir.making" "$dir"
+}
+
+maven_dir() { echo "$dev_dir/maven/$1"; }
+
+maven_pom() { echo "$root/dev/services.d/$1/pom.xml"; }
+
+# maven_has NAME: the jars are there, and are those of the pom as it is now.
+maven_has() { cmp -s "$(maven_pom "$1")" "$(maven_dir "$1")/pom.xml"; }
+
+# maven_version NAME PROPERTY prints a version that the pom names.
+maven_version() { sed -n "s,^ *<$2>\(.*\)</$2>.*,\1,p" "$(maven_pom "$1")"; }
+
 # --- The user that servers run as ------------------------------------------------
 
 # Database servers refuse to run as root: root lends them a user without a login.
