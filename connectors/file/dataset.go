@@ -70,8 +70,11 @@ func (c *SourceConfig) datasets(list []entry) ([]*dataset, error) {
 	return slices.DeleteFunc(out, func(d *dataset) bool { return !slices.Contains(c.Only, d.name) }), nil
 }
 
-// sampleSize is how much of a dataset is looked at to find its types, in bytes of text; less is looked at as a whole.
-const sampleSize = 16 << 20
+// How much of a dataset's text is looked at to find its types: sampleSize bytes, or wholeSize if the dataset has no more than that on disk.
+const (
+	wholeSize  = 16 << 20
+	sampleSize = 4 << 20
+)
 
 // minShare is the least that is looked at of each file of many.
 const minShare = 1 << 20
@@ -195,12 +198,14 @@ func (s *source) prepareJSONL(ctx context.Context, d *dataset) error {
 
 // look shows the files to an inference, as many bytes of each as the options say, and reports whether it saw all.
 func (s *source) look(ctx context.Context, d *dataset, inf inference) (bool, error) {
-	left := int64(sampleSize)
-	if s.cfg.Infer == "all" {
+	left, small := int64(sampleSize), s.small(d)
+	switch {
+	case s.cfg.Infer == "all":
 		left = 0
+	case small:
+		left = wholeSize
 	}
 	whole := true
-	small := s.stored(d) <= sampleSize
 	for n, i := range d.files {
 		if err := ctx.Err(); err != nil {
 			return false, fmt.Errorf("looking at the files: %w", err)
@@ -233,6 +238,11 @@ func (s *source) look(ctx context.Context, d *dataset, inf inference) (bool, err
 		}
 	}
 	return whole, nil
+}
+
+// small reports whether a dataset has at most wholeSize bytes on disk. What is piped in has no size.
+func (s *source) small(d *dataset) bool {
+	return s.stored(d) <= wholeSize && !slices.ContainsFunc(d.files, func(i int) bool { return s.files[i].Size < 0 })
 }
 
 // stored is how many bytes the files of a dataset have on disk.

@@ -3,7 +3,7 @@
 //
 // Source: a path, a pattern (*, ?, […], ** for any depth) or a folder. The list of files is sorted and frozen for the run; a resume goes
 // on at the exact row of the exact file, and refuses a file that changed or is gone. All files are one dataset, or each its own
-// (datasets=per_file). Types of CSV and JSON Lines come from the data: all of it up to 16 MiB, else its beginning (or all, infer=all);
+// (datasets=per_file). Types of CSV and JSON Lines come from the data: all of it up to 16 MiB, else its first 4 MiB (or all, infer=all);
 // a type is taken only if it can't lose a value, and a later value that contradicts it is set aside, never changed. Standard input can't
 // be read twice, so it can't be resumed.
 //

@@ -45,14 +45,20 @@ func (s *Source) PlanChunksTo(ctx context.Context, dataset string, after, to []b
 	}
 }
 
+// firstShare is the part of a chunk that the first one of a table gets: the walk to its end is what the first row waits for.
+const firstShare = 16
+
 // planKeys yields the chunks of whole.
 func (s *Source) planKeys(
 	ctx context.Context, t *sourceTable, whole record.Chunk, target int64, yield func(record.Chunk, error) bool,
 ) error {
 	rows := t.chunkRows(target)
-	from := whole.From
+	from, count := whole.From, rows
+	if from == nil {
+		count = max(1, rows/firstShare)
+	}
 	for again := s.cfg.Follow; ; {
-		next, err := s.boundary(ctx, t, record.Chunk{From: from, To: whole.To}, rows)
+		next, err := s.boundary(ctx, t, record.Chunk{From: from, To: whole.To}, count)
 		if again && renamed(err) { // a column of the key: whoever reads the chunk finds out the same
 			again = false
 			if t, err = s.refresh(ctx, t.dataset); err != nil {
@@ -70,7 +76,7 @@ func (s *Source) planKeys(
 		if !yield(c, nil) || next == nil || string(c.To) == string(whole.To) {
 			return nil
 		}
-		from = c.To
+		from, count = c.To, rows
 	}
 }
 
