@@ -61,7 +61,7 @@ type Replay uint8
 const (
 	NoReplay      Replay = iota // it can't: standard input, a queue that forgets
 	Replayable                  // the same changes come again, perhaps more than needed
-	Deterministic               // exactly what follows the position comes again, in the same order
+	Deterministic               // exactly what follows the position comes again, in the same order; see SourceContract.Interleaved
 )
 
 // String names the replay for people.
@@ -107,6 +107,7 @@ func (a Atomicity) String() string {
 // SourceContract is what a source promises for one exact configuration. The zero value is the weakest.
 type SourceContract struct {
 	Replay       Replay
+	Interleaved  bool // it has parts, such as partitions: rows of one come in the same order each time, the parts among each other do not
 	Topology     Topology
 	Input        Input
 	Bounded      bool  // Read ends with io.EOF

@@ -39,7 +39,7 @@ type SourceStart struct {
 	Guarantee Guarantee
 	Datasets  []string          // resolved selection; empty: all that the configuration selects
 	Splits    []Split           // empty: the whole
-	Cuts      []record.Position // a batch must end exactly at each of these that lies ahead, so that a lane can skip what it has
+	Cuts      []record.Position // places ahead where a batch must end, see Positions; earliest first, each covers those before it
 	Encoded   []string          // of an EncodedSource: datasets whose rows are to come in its own encoding
 }
 
@@ -81,9 +81,17 @@ type (
 	Notifier interface {
 		Ready() <-chan struct{}
 	}
-	// Positions orders the source's positions. Pure; may be called before Start.
+	// Positions orders the source's positions by what they cover: all that a read from the beginning delivers up to there. Pure; may be
+	// called before Start.
+	//
+	// The order need not be total. A position of several parts (an offset for each partition, a set of transactions of several servers)
+	// covers another one if it does so in every part; of two that each lack something of the other, none is the later one. But what one
+	// source delivers is a chain: each position covers those before it. Where lanes stand at different places of that chain, the source
+	// starts at the first and gets the others as SourceStart.Cuts. It ends a batch exactly at each of them, and delivers nothing that a
+	// cut does not cover before it was there: a part that has come to the cut waits for the others.
 	Positions interface {
-		// Compare returns -1, 0 or 1; false where the two can't be ordered.
+		// Compare returns -1 where b covers all that a covers, and more, 1 the other way round, and 0 where both cover the same. It is
+		// false where neither covers the other, or where one is no position of this source.
 		Compare(a, b record.Position) (order int, ok bool)
 		// Migrate reads a position of an older shape; an error of class ClassPosition refuses a newer shape or another
 		// source's position.

@@ -58,18 +58,22 @@ const (
 	logOption    = "log"
 )
 
-// follows reports whether the source sends changes and never ends by itself.
+// follows reports whether the source never ends by itself: it sends changes, or what is added to a log.
 func follows(p *config.Pipeline) bool {
 	c, err := p.Source.Config.Contract()
-	return err == nil && c.Input == connector.Changelog
+	return err == nil && !c.Bounded
 }
 
 // ends reports whether a run of a followed source ends by itself.
 func ends(p *config.Pipeline) bool { return p.Once || p.Snapshot == config.SnapshotOnly }
 
 // followDefaults fills in what goes without saying where a source is followed: files become logs of changes, and tables are written
-// by key.
+// by key where there is more than rows to add.
 func followDefaults(p *config.Pipeline) error {
+	source, err := p.Source.Config.Contract()
+	if err != nil {
+		return fmt.Errorf("source: %w", err)
+	}
 	for i := range p.Sinks {
 		sink := &p.Sinks[i]
 		if hasOption(sink.Config, logOption) {
@@ -81,7 +85,7 @@ func followDefaults(p *config.Pipeline) error {
 		if err != nil {
 			return fmt.Errorf("sink %q: %w", sink.Name, err)
 		}
-		if sink.Mode == nil && slices.Contains(c.Modes, connector.Upsert) {
+		if sink.Mode == nil && source.Input > connector.AppendOnly && slices.Contains(c.Modes, connector.Upsert) {
 			m := connector.Upsert
 			sink.Mode = &m
 		}

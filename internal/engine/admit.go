@@ -13,7 +13,7 @@ type SinkOffer struct {
 	Name     string
 	Contract connector.SinkContract
 	Mode     connector.WriteMode
-	Changes  bool // the source sends updates and deletes, with full images where there is no key
+	Input    connector.Input // what the source sends
 }
 
 // Problem is one reason why a plan is refused.

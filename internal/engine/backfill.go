@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -55,14 +54,11 @@ type backfiller struct {
 
 // openBackfills finds out what each lane lacks.
 func (g *generation) openBackfills(ctx context.Context, s start, c choice) error {
-	if !g.r.follows() {
+	if !g.r.refill {
 		return nil
 	}
-	m, merges := connector.As[connector.Merger](g.src)
-	chunks, cuts := connector.As[connector.Snapshotter](g.src)
-	if !merges || !cuts {
-		return nil
-	}
+	m, _ := connector.As[connector.Merger](g.src)
+	chunks, _ := connector.As[connector.Snapshotter](g.src)
 	b := &backfiller{
 		g: g, chunks: chunks, known: map[string]bool{}, events: make(chan event, 1), plans: map[backfill.Pass]*planner{},
 		failed: map[string]map[string]bool{}, sources: map[string][]string{},
@@ -89,9 +85,6 @@ func (g *generation) openBackfills(ctx context.Context, s start, c choice) error
 	g.back = b
 	b.partsSaved(string(b.merge.Ledger()))
 	if err := b.request(ctx, c); err != nil {
-		return err
-	}
-	if err := b.aim(ctx); err != nil {
 		return err
 	}
 	// A sink that keeps no progress may be emptied for a backfill and then be found by a run that does not know why.
@@ -218,30 +211,6 @@ func (b *backfiller) lack(ctx context.Context, i int, s *record.Schema, how back
 	return nil
 }
 
-// aim finds the place of the stream where the run ends.
-func (b *backfiller) aim(ctx context.Context) error {
-	if !b.g.r.plan.Once {
-		return nil
-	}
-	t, ok := connector.As[connector.Tip](b.g.src)
-	if !ok {
-		return &connector.Error{
-			Class: connector.ClassConfig, Code: "engine.no_tip", Doing: "starting the run",
-			Err: errors.New("this source can't tell where its stream ends now"), Hint: "leave --once out",
-		}
-	}
-	if b.g.r.target.Zero() { // another generation goes on to the same place
-		err := b.g.srcValue.call("tip", func() (err error) {
-			b.g.r.target, err = t.Tip(ctx)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("source: asking where its stream ends: %w", err)
-		}
-	}
-	return nil
-}
-
 // reached reports whether the run has come to its end.
 func (b *backfiller) reached(at record.Position) bool {
 	p := b.g.r.plan
@@ -251,12 +220,7 @@ func (b *backfiller) reached(at record.Position) bool {
 	if p.Snapshot == SnapshotOnly && !p.Once {
 		return true
 	}
-	order, _ := positionsOf(b.g.src)
-	if at.Zero() || order == nil {
-		return false
-	}
-	cmp, ok := order(at, b.g.r.target)
-	return ok && cmp >= 0
+	return b.g.reachedTip(at)
 }
 
 // turn does what is due: outcomes of reading, marks, new reading. It reports whether anything was published.

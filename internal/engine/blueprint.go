@@ -25,6 +25,7 @@ type blueprint struct {
 // plans discovers the datasets and works out how each goes into each sink. Problems are what stands against the plan; all are found
 // at once. One dataset of many that a sink can't take at all is no problem of the others (C064): it is left to fail alone.
 func (r *runner) plans(ctx context.Context, src connector.Source, v *value, ask []asked) (*blueprint, []Problem, error) {
+	r.refill = r.refills(src)
 	b := &blueprint{bySource: map[string]string{}, down: make([]error, len(r.plan.Sinks))}
 	for range r.plan.Sinks {
 		b.lanes = append(b.lanes, map[string]*layout{})
@@ -200,10 +201,10 @@ func (r *runner) modes() []connector.WriteMode {
 // that the failed one can be copied again, and the failure is one of the dataset and not of the sink.
 func (r *runner) isolates(err error, datasets int) bool {
 	copies := r.contract.Bounded && !r.contract.Incremental && r.contract.Input == connector.AppendOnly
-	if datasets < 2 || (!copies && !r.follows()) {
+	if datasets < 2 || (!copies && !r.refill) {
 		return false
 	}
 	class := connector.ClassOf(err)
 	// Of a dataset that joins or changes while nobody looks, what stands against it is found only then.
-	return class == connector.ClassPermanent || (r.follows() && class == connector.ClassConfig)
+	return class == connector.ClassPermanent || (r.refill && class == connector.ClassConfig)
 }

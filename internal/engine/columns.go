@@ -18,7 +18,7 @@ import (
 // first lets the sink add, before the first row of a dataset that is followed, what its target lacks: what became of an earlier change
 // of the columns is not known (C037).
 func (d *deliverer) first(ctx context.Context, in *inflow) error {
-	if in.sent != nil || in.fit == nil || in.checked || d.g.back == nil || d.evolver == nil {
+	if in.sent != nil || in.fit == nil || in.checked || !d.g.r.follows() || d.evolver == nil {
 		return nil
 	}
 	in.checked = true
@@ -31,7 +31,7 @@ func (d *deliverer) first(ctx context.Context, in *inflow) error {
 
 // changed applies the declared policy to columns that changed (E15). frozen: the target stays as it is.
 func (d *deliverer) changed(ctx context.Context, in *inflow, s *record.Schema) (frozen bool, err error) {
-	if in.layout == nil || d.g.back == nil {
+	if in.layout == nil || !d.g.r.follows() {
 		return false, nil
 	}
 	policy := d.spec.schemaPolicy(s.Dataset)
@@ -91,7 +91,7 @@ func (d *deliverer) freeze(ctx context.Context, in *inflow, was, s *record.Schem
 func (d *deliverer) thaw(ctx context.Context, in *inflow, s *record.Schema) error {
 	names, ok := d.frozen[s.Dataset]
 	policy := d.spec.schemaPolicy(s.Dataset)
-	if !ok || d.g.back == nil {
+	if !ok || !d.g.r.follows() {
 		return nil
 	}
 	if policy != IgnoreSchema && policy != SetAsideSchema {

@@ -253,7 +253,7 @@ func (d *deliverer) replace(cause error, wait time.Duration) error {
 	}
 	d.pending = pending{rows: map[string]int64{}}
 	for _, in := range d.datasets { // columns that were changed and not committed are as they were
-		if in.sent != in.kept && in.frozen == nil && d.g.back != nil {
+		if in.sent != in.kept && in.frozen == nil && d.g.r.follows() {
 			in.layout = nil
 		}
 		in.sent, in.checked = in.kept, false

@@ -64,7 +64,7 @@ func (r *runner) whyDecoded(i int, l *layout) string {
 	switch {
 	case len(r.plan.Sinks) > 1:
 		return "more than one sink gets them"
-	case !r.contract.Bounded || r.contract.Input != connector.AppendOnly || offer.Changes:
+	case !r.contract.Bounded || r.contract.Input != connector.AppendOnly:
 		return "the source sends changes"
 	case len(r.plan.Source.Transforms)+len(spec.Transforms) > 0:
 		return "transforms look at them"

@@ -328,7 +328,7 @@ func TestPoliciesOnOldImages(t *testing.T) {
 // Changes say by their own key which row they mean: another key is refused.
 func TestOtherKeyOfChanges(t *testing.T) {
 	in := batchWith(t, arrow.BinaryTypes.String, `"a"`).Schema
-	offer := SinkOffer{Mode: connector.Upsert, Changes: true}
+	offer := SinkOffer{Mode: connector.Upsert, Input: connector.Changelog}
 	if _, ps := withKey(SinkSpec{Key: []string{"v"}}, offer, in, in); len(ps) != 1 {
 		t.Errorf("%v", ps)
 	}

@@ -164,7 +164,7 @@ func (b *backfiller) save(rec *state.Record, at lane.Mark) error {
 		if s.at.Zero() || order == nil {
 			return false
 		}
-		if cmp, ok := order(at.Position, s.at); !ok || cmp < 0 {
+		if !order.covers(at.Position, s.at) {
 			return false
 		}
 		id := maps.Clone(rec.Identity)

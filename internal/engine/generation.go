@@ -148,6 +148,9 @@ func (g *generation) open() (start, error) {
 	if err := g.startSource(ctx, s, c); err != nil {
 		return start{}, err
 	}
+	if err := g.aim(ctx); err != nil {
+		return start{}, err
+	}
 	return s, g.openBackfills(ctx, s, c)
 }
 

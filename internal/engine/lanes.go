@@ -121,9 +121,11 @@ func (g *generation) openLanes(ctx context.Context, c choice) error {
 	for i, d := range g.lanes {
 		names[i] = d.spec.Name
 	}
+	quota := r.plan.Lanes.Quota
+	quota.Detach = quota.Detach && r.refill // else its sink would lack for good what the lane had
 	g.durable, err = r.deps.DurableLanes(ctx, lane.Spec{
 		Pipeline: r.plan.Name, Run: c.run, Sinks: names, Anew: c.joined,
-		Options: lane.Options{Bytes: r.plan.QueueBytes}, Quota: r.plan.Lanes.Quota,
+		Options: lane.Options{Bytes: r.plan.QueueBytes}, Quota: quota,
 	})
 	if err != nil {
 		return fmt.Errorf("opening the lanes: %w", err)
@@ -189,8 +191,7 @@ func lost(c choice, order compare, at lane.Mark, found bool) bool {
 	if !found || order == nil {
 		return !found
 	}
-	cmp, ok := order(at.Position, c.saved)
-	return ok && cmp < 0
+	return !order.covers(at.Position, c.saved)
 }
 
 // goOn starts the sink of a durable lane. A sink of a lane that has worked before may be out of order: then the lane waits for it.

@@ -95,17 +95,17 @@ func withKey(spec SinkSpec, offer SinkOffer, in, s *record.Schema) (*record.Sche
 				Code: "plan.key", Sink: spec.Name, Dataset: s.Dataset, Message: err.Error(), Hint: "--key takes names of columns",
 			}}
 		}
-		if offer.Changes && len(s.Key) > 0 && !slices.Equal(s.Key, keyed.Key) {
+		if offer.Input > connector.AppendOnly && len(s.Key) > 0 && !slices.Equal(s.Key, keyed.Key) {
 			return nil, []Problem{{
 				Code: "plan.key", Sink: spec.Name, Dataset: s.Dataset,
 				Message: fmt.Sprintf("its changes say which row they mean by %s, and the key is to be %s",
 					strings.Join(s.KeyNames(), ", "), strings.Join(keyed.KeyNames(), ", ")),
-				Hint: "leave the key out; another one needs full images of the rows before: REPLICA IDENTITY FULL and no primary key",
+				Hint: "leave the key out; another one needs full images before a change (REPLICA IDENTITY FULL and no primary key)",
 			}}
 		}
 		s = keyed
 	}
-	byImage := offer.Changes && offer.Contract.Keyless
+	byImage := offer.Input == connector.Changelog && offer.Contract.Keyless
 	if offer.Mode == connector.Upsert && offer.Contract.NeedsKey && len(s.Key) == 0 && !byImage {
 		return nil, []Problem{{
 			Code: "plan.no_key", Sink: spec.Name, Dataset: s.Dataset,

@@ -99,7 +99,10 @@ func newReader(g *generation) *reader {
 	r.acks, _ = connector.As[connector.Acknowledger](g.src)
 	r.control, _ = connector.As[connector.Controlled](g.src)
 	if g.back != nil {
-		g.back.reader, r.last = r, g.begun
+		g.back.reader = r
+	}
+	if g.r.follows() {
+		r.last = g.begun
 	}
 	if n, ok := connector.As[connector.Notifier](g.src); ok {
 		r.ready = n.Ready()
@@ -178,7 +181,7 @@ func (r *reader) gather(soft context.Context, b *record.Batch) {
 func (r *reader) backfill(soft context.Context) (stop bool, err error) {
 	b := r.g.back
 	if b == nil {
-		return false, nil
+		return r.atTip(soft)
 	}
 	moved, err := b.turn(soft)
 	if err != nil && soft.Err() != nil {

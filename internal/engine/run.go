@@ -76,6 +76,7 @@ type runner struct {
 	ran     bool         // a generation came as far as reading
 	resumed bool
 	done    bool
+	refill  bool // the source can fill a lane anew while it is followed, see refills
 
 	ordersAt state.Version // of the orders that were looked at
 
@@ -132,7 +133,7 @@ func (r *runner) admit() error {
 		if err != nil {
 			return fmt.Errorf("sink %q: %w", s.Name, err)
 		}
-		o := SinkOffer{Name: s.Name, Contract: c, Changes: r.contract.Input == connector.Changelog}
+		o := SinkOffer{Name: s.Name, Contract: c, Input: r.contract.Input}
 		switch {
 		case s.Mode != nil:
 			o.Mode = *s.Mode
@@ -152,9 +153,14 @@ func (r *runner) admit() error {
 	return r.admission.Err()
 }
 
-// follows reports whether the source sends changes without end.
-func (r *runner) follows() bool {
-	return !r.contract.Bounded && r.contract.Input == connector.Changelog
+// follows reports whether the source goes on without end. Its datasets, and their columns, may change meanwhile.
+func (r *runner) follows() bool { return !r.contract.Bounded }
+
+// refills reports whether lanes can get snapshots of the datasets that are followed, merged with their changes.
+func (r *runner) refills(src connector.Source) bool {
+	_, merges := connector.As[connector.Merger](src)
+	_, cuts := connector.As[connector.Snapshotter](src)
+	return r.follows() && r.contract.Input == connector.Changelog && merges && cuts
 }
 
 func (r *runner) random(n int64) int64 {
@@ -285,21 +291,4 @@ func kindOf(o SinkOffer, s connector.Sink) laneKind {
 // repeats reports whether writing rows again would double them.
 func repeats(o SinkOffer, k laneKind) bool {
 	return k == flushes && (o.Mode != connector.Upsert || o.Contract.Atomicity < connector.KeyedWrites)
-}
-
-// migration brings a saved position into the shape of today.
-type migration func(record.Position) (record.Position, error)
-
-// positionsOf returns how the source orders its positions (nil: it can't) and migrates older ones.
-func positionsOf(s connector.Source) (compare, migration) {
-	p, ok := connector.As[connector.Positions](s)
-	if !ok {
-		return nil, func(p record.Position) (record.Position, error) { return p, nil }
-	}
-	return p.Compare, func(at record.Position) (record.Position, error) {
-		if at.Zero() {
-			return at, nil
-		}
-		return p.Migrate(at)
-	}
 }

@@ -34,19 +34,28 @@ func (s *skipper) over(p record.Position, ledger string) (bool, error) {
 	case s.compare == nil:
 		return true, nil
 	}
-	order, ok := s.compare(p, s.until)
-	switch {
-	case !ok || order < 0:
+	switch order, ok := s.compare(p, s.until); {
+	case ok && order < 0:
 		return true, nil
-	case order == 0:
+	case ok && order == 0:
 		s.until = record.Position{}
 		return true, nil
 	}
-	return false, &connector.Error{
+	return false, s.passed(p)
+}
+
+// passed is the error for a source that came to a place that the sink does not have, without coming by where the sink stands.
+func (s *skipper) passed(p record.Position) error {
+	e := &connector.Error{
 		Class: connector.ClassPosition, Code: "engine.cut", Doing: "skipping what the sink has",
 		Err:  fmt.Errorf("the source went on to %s without ending a batch at %s, where the sink stands", p, s.until),
 		Hint: "this is a mistake in the source: please report it",
 	}
+	if !s.compare.covers(p, s.until) {
+		e.Err = fmt.Errorf("the source came to %s, and the sink stands at %s: neither has all that the other one has", p, s.until)
+		e.Hint = "its log has another order than the one that the sink was filled from (another server?): start over with --restart"
+	}
+	return e
 }
 
 // missed is the error for a source that ended before it came to where the sink stands.

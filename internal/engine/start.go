@@ -191,9 +191,6 @@ type startFacts struct {
 	lanes    []laneState
 }
 
-// compare orders two positions of the source; false: they can't be ordered.
-type compare func(a, b record.Position) (int, bool)
-
 // need is where one lane has to go on; zero: at the beginning of the run.
 type need struct {
 	at  record.Position
@@ -217,10 +214,11 @@ func chooseStart(c choice, f startFacts) (start, error) {
 	if s.finished {
 		return s, nil
 	}
-	low, err := earliest(needs, f)
+	low, cuts, err := inOrder(needs, f)
 	if err != nil {
 		return start{}, err
 	}
+	s.cuts = cuts
 	if !low.Zero() {
 		s.from = connector.From{Origin: connector.Resume, Attempt: c.attempt, Position: low}
 	}
@@ -228,11 +226,8 @@ func chooseStart(c choice, f startFacts) (start, error) {
 		switch {
 		case n.all:
 			s.skips[f.lanes[i].sink] = skip{all: true}
-		case !n.at.Zero() && !n.at.Equal(s.from.Position):
+		case !n.at.Zero() && !f.compare.covers(s.from.Position, n.at):
 			s.skips[f.lanes[i].sink] = skip{until: n.at}
-			if !slices.ContainsFunc(s.cuts, n.at.Equal) {
-				s.cuts = append(s.cuts, n.at)
-			}
 		}
 	}
 	return s, nil
@@ -272,16 +267,12 @@ func outdated(c choice, f startFacts, l laneState) bool {
 	return slices.Contains(f.joined, l.sink) && l.has && l.committed.Run == f.run && behind(f, l.committed.Position, c.saved)
 }
 
-// behind reports whether a sink surely lacks what the source has already released.
+// behind reports whether a sink lacks what the source has already released.
 func behind(f startFacts, sink, saved record.Position) bool {
 	if !f.acks || saved.Zero() || f.compare == nil {
 		return false
 	}
-	if sink.Zero() {
-		return true
-	}
-	order, ok := f.compare(sink, saved)
-	return ok && order < 0
+	return !f.compare.covers(sink, saved)
 }
 
 func behindError(sink string, has, saved record.Position) error {
@@ -293,49 +284,46 @@ func behindError(sink string, has, saved record.Position) error {
 	}
 }
 
-// earliest is the lowest need; zero is the beginning of the run.
-func earliest(needs []need, f startFacts) (record.Position, error) {
-	var low record.Position
-	first := true
+// inOrder returns the lowest place that a lane needs (zero: the beginning of the run) and all others behind it, earliest first. Each of
+// them has to cover the ones before it: the source passes them one after the other.
+func inOrder(needs []need, f startFacts) (low record.Position, cuts []record.Position, err error) {
+	beginning := f.restarts
 	for i, n := range needs {
 		switch {
 		case n.all:
 			continue
-		case n.at.Zero() || f.restarts:
-			return record.Position{}, orderable(needs, f)
-		case first:
-			low, first = n.at, false
-		case n.at.Equal(low):
-		default:
-			order, ok := 0, false
-			if f.compare != nil {
-				order, ok = f.compare(n.at, low)
-			}
-			if !ok {
-				return record.Position{}, orderError(f.lanes[i].sink)
-			}
-			if order < 0 {
-				low = n.at
-			}
+		case n.at.Zero():
+			beginning = true
+			continue
 		}
+		at := 0
+		for at < len(cuts) && f.compare.covers(n.at, cuts[at]) {
+			at++
+		}
+		if at > 0 && f.compare.covers(cuts[at-1], n.at) {
+			continue // the same place
+		}
+		if at < len(cuts) && !f.compare.covers(cuts[at], n.at) {
+			return low, nil, orderError(f, i, cuts[at])
+		}
+		cuts = slices.Insert(cuts, at, n.at)
 	}
-	return low, nil
+	if beginning {
+		if len(cuts) > 0 && f.compare == nil {
+			return low, nil, orderError(f, slices.IndexFunc(needs, func(n need) bool { return n.at.Equal(cuts[0]) }), low)
+		}
+		return low, cuts, nil
+	}
+	return cuts[0], cuts[1:], nil // lanes that are all done have ended the run
 }
 
-// orderable checks that lanes that are ahead of the beginning of the run can be brought together with it.
-func orderable(needs []need, f startFacts) error {
-	for i, n := range needs {
-		if !n.all && !n.at.Zero() && f.compare == nil {
-			return orderError(f.lanes[i].sink)
-		}
+func orderError(f startFacts, lane int, other record.Position) error {
+	err := errors.New("it stands elsewhere than the run has to start, and this source can't order its positions")
+	if f.compare != nil {
+		err = fmt.Errorf("another sink stands at %s, and neither has all that the other one has: one of them was restored", other)
 	}
-	return nil
-}
-
-func orderError(sink string) error {
 	return &connector.Error{
-		Class: connector.ClassPosition, Code: "engine.unordered", Doing: fmt.Sprintf("resuming sink %q", sink),
-		Err:  errors.New("it stands elsewhere than the run has to start, and this source can't order its positions"),
+		Class: connector.ClassPosition, Code: "engine.unordered", Doing: fmt.Sprintf("resuming sink %q", f.lanes[lane].sink), Err: err,
 		Hint: "empty the sinks, then start over with --restart",
 	}
 }

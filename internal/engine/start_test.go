@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/lane"
 	"github.com/leatdata/leat/record"
 	"github.com/leatdata/leat/state"
 )
@@ -234,6 +235,105 @@ func TestSkipper(t *testing.T) {
 	}
 	if over, err := plain.over(at(0), ""); over || err != nil {
 		t.Fatal("skips on")
+	}
+}
+
+// offsets is a position of several parts, and vectors is their order.
+func offsets(ns ...int) record.Position {
+	doc, err := json.Marshal(ns)
+	if err != nil {
+		panic(err)
+	}
+	return record.Position{Shape: 1, Data: doc}
+}
+
+func vectors(a, b record.Position) (int, bool) {
+	var x, y []int
+	if json.Unmarshal(a.Data, &x) != nil || json.Unmarshal(b.Data, &y) != nil || len(x) != len(y) {
+		return 0, false
+	}
+	less, more := false, false
+	for i := range x {
+		less, more = less || x[i] < y[i], more || x[i] > y[i]
+	}
+	switch {
+	case less && more:
+		return 0, false
+	case less:
+		return -1, true
+	case more:
+		return 1, true
+	}
+	return 0, true
+}
+
+// Positions of several parts are no line: the cuts are a chain, lanes that are at places of which neither covers the other can't be
+// brought together, and a sink that lacks anything of what was released is behind, whatever it has besides.
+//
+// clauses E5, S4.
+func TestChooseStartOfParts(t *testing.T) {
+	store := func(sink string, at record.Position) laneState {
+		return laneState{sink: sink, kind: stores, has: true, committed: record.Progress{Run: "r", Position: at}}
+	}
+	cases := []struct {
+		name  string
+		saved record.Position
+		lanes []laneState
+		acks  bool
+		from  record.Position
+		cuts  []record.Position
+		code  string
+	}{
+		{
+			name: "a chain, in any order", saved: offsets(1, 1), acks: true,
+			lanes: []laneState{store("a", offsets(5, 1)), store("b", offsets(5, 7)), store("c", offsets(2, 1)), store("d", offsets(5, 1))},
+			from:  offsets(2, 1), cuts: []record.Position{offsets(5, 1), offsets(5, 7)},
+		},
+		{
+			name: "behind a flushing sink", saved: offsets(2, 2),
+			lanes: []laneState{store("a", offsets(2, 9)), {sink: "f", kind: flushes}}, from: offsets(2, 2), cuts: []record.Position{offsets(2, 9)},
+		},
+		{
+			name: "the same place, written in another way", saved: offsets(0, 0),
+			lanes: []laneState{store("a", offsets(2, 2)), store("b", record.Position{Shape: 1, Data: []byte("[ 2,2 ]")})}, from: offsets(2, 2),
+		},
+		{
+			name: "apart from each other", saved: offsets(1, 1), lanes: []laneState{store("a", offsets(5, 1)), store("b", offsets(1, 5))},
+			code: "engine.unordered",
+		},
+		{
+			name: "apart from each other, behind a third", saved: offsets(1, 1),
+			lanes: []laneState{store("a", offsets(1, 1)), store("b", offsets(5, 1)), store("c", offsets(1, 5))}, code: "engine.unordered",
+		},
+		{
+			name: "apart from what was released", saved: offsets(3, 3), acks: true, lanes: []laneState{store("a", offsets(9, 2))},
+			code: "engine.sink_behind",
+		},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := chooseStart(choice{run: "r", saved: c.saved, attempt: 7}, startFacts{run: "r", acks: c.acks, lanes: c.lanes, compare: vectors})
+			checkCode(t, err, c.code)
+			if err != nil {
+				return
+			}
+			if !got.from.Position.Equal(c.from) || !slices.EqualFunc(got.cuts, c.cuts, record.Position.Equal) {
+				t.Fatalf("from %s, cuts %v; want %s, %v", got.from.Position, got.cuts, c.from, c.cuts)
+			}
+			if len(c.cuts) == 0 && len(got.skips) > 0 {
+				t.Fatalf("skips %v", got.skips)
+			}
+		})
+	}
+	if !lost(choice{saved: offsets(3, 3), durable: true}, vectors, lane.Mark{Position: offsets(9, 2)}, true) {
+		t.Error("lanes that lack something of what was released count as whole")
+	}
+	s := skipper{skip: skip{until: offsets(2, 2)}, compare: vectors}
+	if over, err := s.over(offsets(1, 2), ""); err != nil || !over {
+		t.Fatalf("covered: %v, %v", over, err)
+	}
+	if over, err := s.over(offsets(3, 1), ""); over || connector.ClassOf(err) != connector.ClassPosition {
+		t.Fatalf("rows that the sink lacks are skipped: %v, %v", over, err)
 	}
 }
 
