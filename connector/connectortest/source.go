@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +25,9 @@ type SourceCase struct {
 	// is a dataset without rows. Nil: what the first read delivers is right, if it has rows. A source without an end is read
 	// until it has delivered all of them.
 	Want map[string][]string
+	// Part says which part of the source a row is of, where the contract says that parts are interleaved: the order of rows counts
+	// only within a part. The row is as [Rows] prints it.
+	Part func(dataset, row string) string
 	// Datasets is the selection that the source is started with; nil: all that the configuration selects.
 	Datasets []string
 	// Unreachable returns a configuration whose system can't be reached (a closed port, a missing file). Nil: not tested.
@@ -41,6 +46,7 @@ type SourceCase struct {
 //     with positions count; after a cancelled read nothing is missing.
 //   - S14: positions survive JSON; a newer shape and another source's position are refused before anything is read.
 //   - S24, S25: Discover tells what Read delivers, patches select it, splits and chunks add up to the whole.
+//   - Where parts are interleaved, all that counts within each part.
 //   - Batches are never changed after they were handed over; cuts are honoured; positions are ordered; secrets stay secret.
 func Source(t *testing.T, c SourceCase) {
 	t.Helper()
@@ -52,6 +58,9 @@ func source(t testing.TB, c SourceCase) {
 	contract, err := c.New(t).Contract()
 	if err != nil {
 		t.Fatalf("Contract: %v", err)
+	}
+	if contract.Interleaved && c.Part == nil {
+		t.Fatalf("the contract says that parts are interleaved: SourceCase.Part has to tell them apart")
 	}
 	s := &sourceSuite{SourceCase: c, contract: contract}
 	run(t, "Pure", s.pure)
@@ -282,6 +291,38 @@ func (g *generation) idle(t testing.TB, ctx context.Context) {
 	}
 }
 
+// sorted brings the rows of each dataset into an order that does not depend on how parts are interleaved.
+func (s *sourceSuite) sorted(byDataset map[string][]string) map[string][]string {
+	if !s.contract.Interleaved {
+		return byDataset
+	}
+	out := make(map[string][]string, len(byDataset))
+	for dataset, rows := range byDataset {
+		out[dataset] = slices.Clone(rows)
+		slices.SortStableFunc(out[dataset], func(a, b string) int { return strings.Compare(s.Part(dataset, a), s.Part(dataset, b)) })
+	}
+	return out
+}
+
+// sortedRows does the same with the rows of a history.
+func (s *sourceSuite) sortedRows(rows []string) []string {
+	out := append([]string{}, rows...)
+	if !s.contract.Interleaved {
+		return out
+	}
+	part := func(row string) string {
+		dataset, row, _ := strings.Cut(row, "\t")
+		return dataset + "\t" + s.Part(dataset, row)
+	}
+	slices.SortStableFunc(out, func(a, b string) int { return strings.Compare(part(a), part(b)) })
+	return out
+}
+
+// sameOrder reports whether both are the same rows, in the order that counts.
+func (s *sourceSuite) sameOrder(want, got []string) bool {
+	return slices.Equal(s.sortedRows(want), s.sortedRows(got))
+}
+
 // total is the number of rows of all datasets.
 func (s *sourceSuite) total() int {
 	n := 0
@@ -345,7 +386,7 @@ func (s *sourceSuite) whole(t testing.TB) {
 	if s.Want == nil && len(h.rows) > 0 {
 		s.Want = got
 	}
-	if diff := cmp.Diff(s.Want, got); diff != "" {
+	if diff := cmp.Diff(s.sorted(s.Want), s.sorted(got)); diff != "" {
 		t.Errorf("what was read differs (-want +got):\n%s", diff)
 	}
 	checkSchemas(t, h)
@@ -419,7 +460,7 @@ func (s *sourceSuite) wantedSize(t testing.TB) {
 
 func (s *sourceSuite) sameRows(t testing.TB, how string, h *history) {
 	t.Helper()
-	if diff := cmp.Diff(s.Want, h.byDataset()); diff != "" {
+	if diff := cmp.Diff(s.sorted(s.Want), s.sorted(h.byDataset())); diff != "" {
 		t.Errorf("read %s, the rows differ (-want +got):\n%s", how, diff)
 	}
 }
