@@ -71,22 +71,32 @@ unpack_unstable() {
 # --- Java programs ---------------------------------------------------------------
 
 # maven_jars NAME puts the jars that dev/services.d/NAME/pom.xml asks for into maven_dir NAME.
-# Their checksums are compared with the registry's.
 maven_jars() {
-	local name=$1 dir log=$dev_dir/maven/$1.log
-	command -v java >/dev/null || apt_install default-jre-headless
-	if maven_has "$name"; then return; fi
-	command -v mvn >/dev/null || apt_install maven
+	local name=$1 dir
 	dir=$(maven_dir "$name")
-	mkdir -p "$dev_dir/maven"
-	rm -rf "$dir"*
-	mvn -B -q --strict-checksums -f "$(maven_pom "$name")" dependency:copy-dependencies \
-		-DincludeScope=runtime -DoutputDirectory="$dir.making" >"$log" 2>&1 || {
+	if maven_has "$name"; then return; fi
+	rm -rf "$dir"
+	maven "$name" -f "$(maven_pom "$name")" dependency:copy-dependencies -DincludeScope=runtime
+	cp "$(maven_pom "$name")" "$dir.making/pom.xml"
+	mv "$dir.making" "$dir"
+}
+
+# maven_file NAME GROUP:ARTIFACT:VERSION:TYPE:CLASSIFIER puts one file, and nothing that it
+# stands on, into the folder $dev_dir/maven/NAME.making.
+maven_file() { maven "$1" dependency:copy -Dartifact="$2"; }
+
+# maven NAME ARGUMENT… runs Maven, which writes to that folder and compares checksums with the registry's.
+maven() {
+	local name=$1 making=$dev_dir/maven/$1.making log=$dev_dir/maven/$1.log
+	shift
+	command -v java >/dev/null || apt_install default-jre-headless
+	command -v mvn >/dev/null || apt_install maven
+	rm -rf "$making"
+	mkdir -p "$making"
+	(cd "$making" && mvn -B -q --strict-checksums "$@" -DoutputDirectory="$making") >"$log" 2>&1 || {
 		tail -n 20 "$log" >&2
 		die "$name: mvn: the end of $log is above"
 	}
-	cp "$(maven_pom "$name")" "$dir.making/pom.xml"
-	mv "$dir.making" "$dir"
 }
 
 maven_dir() { echo "$dev_dir/maven/$1"; }
