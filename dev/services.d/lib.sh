@@ -5,7 +5,7 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 readonly root
 
-say() { printf '%-11s %s\n' "$1" "$2" >&2; }
+say() { printf '%-12s %s\n' "$1" "$2" >&2; }
 
 die() {
 	printf 'dev/services: %s\n' "$1" >&2
