@@ -18,6 +18,7 @@ type tableInfo struct {
 	bytes   int64
 	columns []sourceColumn // all, in the table's order; how they are read is not decided yet, see carry
 	key     []string       // the best key: the primary one, or a unique one whose columns are never NULL; nil: none
+	index   string         // of the key
 }
 
 // snapshots reports whether reads of the table see one state of it. Other engines have no transactions.
@@ -67,7 +68,7 @@ func describe(ctx context.Context, q querier, srv server, t *tableInfo) error {
 	if t.columns, err = readColumns(ctx, q, srv, t.rel); err != nil {
 		return err
 	}
-	t.key, err = readKey(ctx, q, t.rel)
+	t.key, t.index, err = readKey(ctx, q, t.rel)
 	return err
 }
 
@@ -206,11 +207,12 @@ const keysSQL = `SELECT INDEX_NAME, COLUMN_NAME, NULLABLE, SUB_PART FROM informa
 WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? AND NON_UNIQUE = 0
 ORDER BY INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX`
 
-// readKey returns the columns of the best key: the primary one, or else the shortest unique one over whole columns that are never NULL.
-func readKey(ctx context.Context, q querier, rel relation) ([]string, error) {
+// readKey returns the columns and the name of the best key: the primary one, or else the shortest unique one over whole columns that are
+// never NULL.
+func readKey(ctx context.Context, q querier, rel relation) (columns []string, name string, err error) {
 	rows, err := ask(ctx, q, keysSQL, rel.database, rel.name)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	type index struct {
 		name    string
@@ -226,16 +228,15 @@ func readKey(ctx context.Context, q querier, rel relation) ([]string, error) {
 		x.columns = append(x.columns, string(r[1]))
 		x.good = x.good && r[1] != nil && (x.name == "PRIMARY" || (string(r[2]) != "YES" && r[3] == nil))
 	}
-	var best []string
 	for _, x := range all {
 		switch {
 		case x.name == "PRIMARY":
-			return x.columns, nil
-		case x.good && (best == nil || len(x.columns) < len(best)):
-			best = x.columns
+			return x.columns, x.name, nil
+		case x.good && (columns == nil || len(x.columns) < len(columns)):
+			columns, name = x.columns, x.name
 		}
 	}
-	return best, nil
+	return columns, name, nil
 }
 
 // variable reads one variable of the server; empty: it has none of this name.
