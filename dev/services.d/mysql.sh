@@ -58,6 +58,7 @@ mariadb_settings() {
 		innodb_log_file_size = 16M
 		gtid_strict_mode = ON
 		gtid_domain_id = 0
+		log_slave_updates = ON
 		binlog_row_metadata = ${LEAT_MYSQL_ROW_METADATA:-NO_LOG}
 		innodb_flush_log_at_trx_commit = 2
 	CONF
