@@ -54,7 +54,8 @@ type raw struct{}
 // rawSchema is the schema of every topic that is read as it is.
 func rawSchema(dataset string) *record.Schema {
 	header := arrow.StructOf(
-		arrow.Field{Name: "name", Type: arrow.BinaryTypes.String}, arrow.Field{Name: "value", Type: arrow.BinaryTypes.Binary, Nullable: true},
+		arrow.Field{Name: "name", Type: arrow.BinaryTypes.String},
+		arrow.Field{Name: "value", Type: arrow.BinaryTypes.Binary, Nullable: true},
 	)
 	return &record.Schema{Dataset: dataset, Version: 1, Key: []int{rawPartition, rawOffset}, Columns: arrow.NewSchema([]arrow.Field{
 		{Name: "partition", Type: arrow.PrimitiveTypes.Int32},
@@ -267,7 +268,7 @@ func (e *rawEncoder) Encode(ctx context.Context, b *record.Batch, emit func(int,
 			refused = append(refused, connector.RowError{Index: i, Reject: j})
 			continue
 		}
-		m := Message{Key: bytesAt(key, i), Value: bytesAt(val, i), Time: timeAt(at, i), Headers: e.headersAt(heads, i)}
+		m := Message{Key: Bytes(key, i), Value: Bytes(val, i), Time: timeAt(at, i), Headers: e.headersAt(heads, i)}
 		if err := emit(i, &m); err != nil {
 			return nil, err
 		}
@@ -275,8 +276,8 @@ func (e *rawEncoder) Encode(ctx context.Context, b *record.Batch, emit func(int,
 	return refused, nil
 }
 
-// bytesAt returns the bytes of a value, nil where it is null.
-func bytesAt(a arrow.Array, i int) []byte {
+// Bytes returns the bytes of value i of binary or text, nil where it is null.
+func Bytes(a arrow.Array, i int) []byte {
 	if ext, ok := a.(array.ExtensionArray); ok {
 		a = ext.Storage()
 	}
@@ -320,7 +321,7 @@ func (e *rawEncoder) headersAt(a arrow.Array, i int) []Header {
 	s := l.ListValues().(*array.Struct) //nolint:forcetypeassert // by rawColumn
 	name := s.Field(0).(*array.String)  //nolint:forcetypeassert // likewise
 	for j := int(from); j < int(to); j++ {
-		e.headers = append(e.headers, Header{Name: name.Value(j), Value: bytesAt(s.Field(1), j)})
+		e.headers = append(e.headers, Header{Name: name.Value(j), Value: Bytes(s.Field(1), j)})
 	}
 	return e.headers
 }

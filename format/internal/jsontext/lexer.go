@@ -394,3 +394,16 @@ func TextOf(b []byte, k Kind, scratch *[]byte) []byte {
 	*scratch = Unescape((*scratch)[:0], b)
 	return *scratch
 }
+
+// Document goes over a whole text, which must be one value.
+func (l *Lexer) Document() (s Span, ok bool) {
+	l.Space()
+	if s, ok = l.Value(); !ok {
+		return s, false
+	}
+	l.Space()
+	if l.P < len(l.B) {
+		return s, l.fail("want nothing behind the value")
+	}
+	return s, true
+}
