@@ -94,11 +94,6 @@ type (
 	RowRejecter interface {
 		RejectsRows()
 	}
-	// Seeder keeps which datasets were seeded by a complete snapshot.
-	Seeder interface {
-		Seeded(ctx context.Context, datasets []string) (missing []string, err error)
-		MarkSeeded(ctx context.Context, dataset string) error
-	}
 	// Readback hands out the configuration of a source over what the sink wrote.
 	Readback interface {
 		Readback(dataset string) (SourceConfig, error)

@@ -30,7 +30,6 @@ type memState struct {
 	staged   map[string]*memTable // of a replacement, by dataset
 	stagedBy string
 	progress map[string]record.Progress
-	seeded   map[string]bool
 }
 
 // memTable has rows as JSON, by key in mode upsert.
@@ -49,7 +48,7 @@ func (s memState) clone() memState {
 		return out
 	}
 	return memState{
-		tables: tables(s.tables), staged: tables(s.staged), stagedBy: s.stagedBy, progress: maps.Clone(s.progress), seeded: maps.Clone(s.seeded),
+		tables: tables(s.tables), staged: tables(s.staged), stagedBy: s.stagedBy, progress: maps.Clone(s.progress),
 	}
 }
 
@@ -277,18 +276,6 @@ func (s *memSink) Evolve(_ context.Context, _, to *record.Schema) error {
 
 func (s *memSink) RejectsRows() {}
 
-func (s *memSink) Seeded(_ context.Context, datasets []string) ([]string, error) {
-	return slices.DeleteFunc(slices.Clone(datasets), func(d string) bool { return s.tx.seeded[d] }), nil
-}
-
-func (s *memSink) MarkSeeded(_ context.Context, d string) error {
-	s.tx.seeded[d] = true
-	if s.cfg.fault != "marks are lost" {
-		s.cfg.db.state.seeded[d] = true
-	}
-	return nil
-}
-
 func (s *memSink) Close(context.Context) error {
 	s.closed++
 	if s.closed > 1 && s.cfg.fault == "second close fails" {
@@ -302,7 +289,7 @@ func memSinkCase(fault string) SinkCase {
 	return SinkCase{
 		New: func(testing.TB) Target {
 			db := &memDB{state: memState{
-				tables: map[string]*memTable{}, staged: map[string]*memTable{}, progress: map[string]record.Progress{}, seeded: map[string]bool{},
+				tables: map[string]*memTable{}, staged: map[string]*memTable{}, progress: map[string]record.Progress{},
 			}}
 			return Target{
 				Config: func() connector.SinkConfig { return config(db) },
@@ -358,7 +345,6 @@ func TestSinkCatches(t *testing.T) {
 		"fence is ignored":                 "Fence",
 		"another row is named":             "Rejects",
 		"evolving twice adds twice":        "Evolve",
-		"marks are lost":                   "Seeded",
 		"second close fails":               "Close",
 	} {
 		t.Run(fault, func(t *testing.T) {
@@ -385,7 +371,7 @@ func TestWrapped(t *testing.T) {
 	failures := recordFailures(t, func(t testing.TB) {
 		Wrapped(t, inner, func(any) any { return opaque{Sink: inner} })
 	})
-	if len(failures) != 6 {
-		t.Errorf("a wrapper that hides the sink's 6 capabilities gave the failures %q", failures)
+	if len(failures) != 5 {
+		t.Errorf("a wrapper that hides the sink's 5 capabilities gave the failures %q", failures)
 	}
 }

@@ -89,7 +89,6 @@ func sink(t testing.TB, c SinkCase) {
 	run(t, "TwoPhase", s.twoPhase)
 	run(t, "Rejects", s.rejects)
 	run(t, "Evolve", s.evolves)
-	run(t, "Seeded", s.seeded)
 	run(t, "Check", s.check)
 	run(t, "Close", s.close)
 	if c.Unreachable != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -303,26 +302,5 @@ func fenced(t testing.TB, who string, x *session, err error, late *record.Batch)
 	x.end(t)
 	if connector.ClassOf(err) != connector.ClassFenced {
 		t.Errorf("%s got %v: want an error of class fenced", who, err)
-	}
-}
-
-// seeded: marks are kept.
-func (s *sinkSuite) seeded(t testing.TB) {
-	target := s.New(t)
-	for round, want := range [][]string{{"one", "two"}, {"two"}} {
-		x := s.start(t, target, request(s.contract.Modes[0]))
-		sd, ok := connector.As[connector.Seeder](x.snk)
-		if !ok {
-			x.end(t)
-			return
-		}
-		missing, err := sd.Seeded(deadline(t), []string{"one", "two"})
-		if err != nil || !slices.Equal(slices.Sorted(slices.Values(missing)), want) {
-			t.Errorf("Seeded, round %d: missing are %v (%v), want %v", round, missing, err, want)
-		}
-		if err := sd.MarkSeeded(deadline(t), "one"); err != nil {
-			t.Errorf("MarkSeeded: %v", err)
-		}
-		x.end(t)
 	}
 }

@@ -50,7 +50,6 @@ func capabilities() []capability {
 		capabilityOf[connector.Mapper]("Mapper"),
 		capabilityOf[connector.Evolver]("Evolver"),
 		capabilityOf[connector.RowRejecter]("RowRejecter"),
-		capabilityOf[connector.Seeder]("Seeder"),
 		capabilityOf[connector.Readback]("Readback"),
 	}
 }

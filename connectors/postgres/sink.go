@@ -65,7 +65,6 @@ var (
 	_ connector.Evolver       = (*Sink)(nil)
 	_ connector.RowRejecter   = (*Sink)(nil)
 	_ connector.EncodedSink   = (*Sink)(nil)
-	_ connector.Seeder        = (*Sink)(nil)
 	_ connector.Readback      = (*Sink)(nil)
 	_ connector.Checker       = (*Sink)(nil)
 	_ connector.Named         = (*Sink)(nil)

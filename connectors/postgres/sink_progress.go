@@ -21,7 +21,6 @@ const (
 	fence numeric(20,0) NOT NULL,
 	run text NOT NULL DEFAULT '',
 	progress json,
-	seeded text[] NOT NULL DEFAULT '{}',
 	updated timestamptz NOT NULL DEFAULT now(),
 	PRIMARY KEY (pipeline, lane)
 );
@@ -198,40 +197,4 @@ func (s *Sink) committed(ctx context.Context) (p record.Progress, ok bool, err e
 		p.Ledger = row[1]
 	}
 	return p, true, nil
-}
-
-// Seeded implements connector.Seeder.
-func (s *Sink) Seeded(ctx context.Context, datasets []string) ([]string, error) {
-	if err := s.usable("reading what is seeded"); err != nil {
-		return nil, err
-	}
-	var done []string
-	if _, err := s.db.query(ctx, "seeded", "SELECT to_json(seeded) FROM "+progressTable+" WHERE "+s.lane.where(), &done); err != nil {
-		return nil, s.poison(ctx, s.cfg.wrap("reading "+progressTable, err))
-	}
-	known := make(map[string]bool, len(done))
-	for _, d := range done {
-		known[d] = true
-	}
-	var missing []string
-	for _, d := range datasets {
-		if !known[d] {
-			missing = append(missing, d)
-		}
-	}
-	return missing, nil
-}
-
-// MarkSeeded implements connector.Seeder. The mark is durable with the next commit, or at once where no transaction is open.
-func (s *Sink) MarkSeeded(ctx context.Context, dataset string) error {
-	if err := s.usable("marking a dataset as seeded"); err != nil {
-		return err
-	}
-	sql := fmt.Sprintf("UPDATE %s SET seeded = seeded || %s::text WHERE %s AND fence = %d AND NOT %s = ANY (seeded)",
-		progressTable, literal(dataset), s.lane.where(), s.lane.fence, literal(dataset))
-	if err := s.db.exec(ctx, "seeded", sql); err != nil {
-		return s.poison(ctx, s.cfg.wrap("marking "+dataset+" as seeded", err))
-	}
-	s.kept = s.kept || s.open
-	return nil
 }
