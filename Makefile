@@ -99,7 +99,7 @@ mutants-quick:
 ## sim: the engine's simulation, SEEDS=10000 runs of it
 .PHONY: sim
 sim:
-	LEAT_SIM_SEEDS=$(SEEDS) LEAT_TEST_SEEDS=$(SEEDS) go test -run "^Test(Simulation|Follow|Parts|Model)$$" -count=1 -timeout=0 ./internal/engine ./internal/backfill
+	LEAT_SIM_SEEDS=$(SEEDS) LEAT_TEST_SEEDS=$(SEEDS) go test -run "^Test(Simulation|Follow|Parts|Shards|Records|Model)$$" -count=1 -timeout=0 ./internal/engine ./internal/backfill
 
 ## fuzz: every fuzz target for FUZZTIME=20s
 .PHONY: fuzz

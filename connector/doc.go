@@ -12,4 +12,6 @@
 // Life of a sink: the same with Map (may look at the system, changes nothing), Start, Write and Flush (or Commit), Close.
 //
 // A batch that was handed over is never changed by anybody. See package record.
+//
+// What hands out or takes single records is more easily written with package connector/records. docs/spi.md is for authors of connectors.
 package connector

@@ -158,9 +158,14 @@ func logRows() map[string][]string {
 //
 // clauses S1, S5–S9, S12, S14, S24.
 func TestSource(t *testing.T) {
-	for name, cfg := range map[string]logConfig{"bounded": {}, "follow": {follow: true}, "unordered": {unordered: true}} {
+	for name, cfg := range map[string]logConfig{
+		"bounded": {}, "follow": {follow: true}, "unordered": {unordered: true}, "one dataset": {Only: "one"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			want := logRows()
+			if cfg.Only != "" {
+				want = map[string][]string{cfg.Only: want[cfg.Only]}
+			}
 			if cfg.follow {
 				delete(want, "none")
 			}

@@ -325,14 +325,22 @@ func TestPoliciesOnOldImages(t *testing.T) {
 	}
 }
 
-// Changes say by their own key which row they mean: another key is refused.
-func TestOtherKeyOfChanges(t *testing.T) {
+// Changes say by their own key which row they mean: another key is refused. Without a key, rows are told apart by their images before: upserts
+// and deletes by key have none.
+func TestKeyOfChanges(t *testing.T) {
 	in := batchWith(t, arrow.BinaryTypes.String, `"a"`).Schema
-	offer := SinkOffer{Mode: connector.Upsert, Input: connector.Changelog}
-	if _, ps := withKey(SinkSpec{Key: []string{"v"}}, offer, in, in); len(ps) != 1 {
-		t.Errorf("%v", ps)
-	}
-	if _, ps := withKey(SinkSpec{Key: []string{"id"}}, offer, in, in); len(ps) != 0 {
-		t.Errorf("%v", ps)
+	keyless := *in
+	keyless.Key = nil
+	for input, byImage := range map[connector.Input]int{connector.Changelog: 0, connector.Keyed: 1} {
+		offer := SinkOffer{Mode: connector.Upsert, Input: input, Contract: connector.SinkContract{NeedsKey: true, Keyless: true}}
+		if _, ps := withKey(SinkSpec{Key: []string{"v"}}, offer, in, in); len(ps) != 1 {
+			t.Errorf("another key: %v", ps)
+		}
+		if _, ps := withKey(SinkSpec{Key: []string{"id"}}, offer, in, in); len(ps) != 0 {
+			t.Errorf("the same key: %v", ps)
+		}
+		if _, ps := withKey(SinkSpec{}, offer, &keyless, &keyless); len(ps) != byImage {
+			t.Errorf("no key: %v", ps)
+		}
 	}
 }
