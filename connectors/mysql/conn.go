@@ -32,10 +32,10 @@ const (
 // settings are statements of one kind of session, see session.
 type settings string
 
-// readSession is for reading: instants in UTC, no mode that changes values or quoting, waits that are bounded, and readers that may be
-// slow. Comments of versions are read by those servers only.
+// readSession is for reading: instants in UTC, no mode that changes values or quoting, every date that the server may hold, waits that are
+// bounded, and readers that may be slow. Comments of versions are read by those servers only.
 func readSession(timeout time.Duration) settings {
-	return settings(fmt.Sprintf("SET SESSION time_zone = '+00:00', sql_mode = '', sql_safe_updates = 0, sql_select_limit = DEFAULT,"+
+	return settings(fmt.Sprintf("SET SESSION time_zone = '+00:00', sql_mode = 'ALLOW_INVALID_DATES', sql_safe_updates = 0, sql_select_limit = DEFAULT,"+
 		" group_concat_max_len = 4294967295, net_write_timeout = %[1]d, net_read_timeout = %[1]d, wait_timeout = %[1]d,"+
 		" lock_wait_timeout = %[2]d /*!80000 , max_execution_time = %[3]d */ /*M!100600 , max_statement_time = %[4]s */",
 		netTimeout, lockWait, timeout.Milliseconds(), strconv.FormatFloat(timeout.Seconds(), 'f', 3, 64)))
