@@ -28,6 +28,7 @@ type logConfig struct {
 
 	follow    bool
 	unordered bool // it can't order its positions
+	split     bool // each dataset is a split
 }
 
 const logEntries = 41
@@ -61,8 +62,11 @@ func (c *logConfig) Open(connector.Env) (connector.Source, error) {
 			l.schemas[d] = logSchema(d)
 		}
 	}
-	if c.unordered {
+	switch {
+	case c.unordered:
 		return records.FromRecords(l), nil
+	case c.split:
+		return records.FromRecords(splitLog{orderedLog{l}}), nil
 	}
 	return records.FromRecords(orderedLog{l}), nil
 }
@@ -72,6 +76,7 @@ type memLog struct {
 	cfg     *logConfig
 	schemas map[string]*record.Schema
 	at      int
+	splits  map[string]bool // nil: the whole
 }
 
 type place struct {
@@ -107,13 +112,13 @@ func (l *memLog) Poll(_ context.Context, row *records.Row) (bool, error) {
 		e := entryAt(l.at)
 		l.at++
 		s := l.schemas[e.dataset]
-		if s == nil {
+		if s == nil || (l.splits != nil && !l.splits[e.dataset]) {
 			continue
 		}
 		row.Begin(s, record.Insert)
 		row.Int(0, e.id)
 		row.Text(1, fmt.Sprintf("value %d", e.id))
-		if e.more && l.at < logEntries-1 {
+		if e.more && l.at < logEntries-1 && !l.cfg.split {
 			row.More()
 		}
 		return true, nil
@@ -144,6 +149,21 @@ func (orderedLog) Migrate(p record.Position) (record.Position, error) {
 	return p, logForm.Decode(p, new(place))
 }
 
+// splitLog has a split for each dataset.
+type splitLog struct{ orderedLog }
+
+func (splitLog) Splits(context.Context, int) ([]connector.Split, error) {
+	return []connector.Split{{ID: "none"}, {ID: "one"}, {ID: "two"}}, nil
+}
+
+func (l splitLog) Narrow(splits []connector.Split) error {
+	l.splits = map[string]bool{}
+	for _, s := range splits {
+		l.splits[s.ID] = true
+	}
+	return nil
+}
+
 func logRows() map[string][]string {
 	want := map[string][]string{"none": {}}
 	for n := range logEntries {
@@ -156,10 +176,11 @@ func logRows() map[string][]string {
 // A source of single records keeps what every source promises, bounded and without an end, in units of several records, with positions
 // that it orders and without.
 //
-// clauses S1, S5–S9, S12, S14, S24.
+// clauses S1, S5–S9, S12, S14, S24, S25.
 func TestSource(t *testing.T) {
 	for name, cfg := range map[string]logConfig{
 		"bounded": {}, "follow": {follow: true}, "unordered": {unordered: true}, "one dataset": {Only: "one"},
+		"split": {split: true}, "split, follow": {split: true, follow: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := logRows()
@@ -385,6 +406,10 @@ func TestCapabilities(t *testing.T) {
 	connectortest.Wrapped(t, &storingTx{&storing{}}, func(inner any) any {
 		return records.ToRecords(inner.(records.Sink)) //nolint:forcetypeassert // by construction
 	})
+	err := records.FromRecords(&memLog{cfg: &logConfig{}}).Start(t.Context(), connector.SourceStart{Splits: []connector.Split{{ID: "one"}}})
+	if connector.ClassOf(err) != connector.ClassConfig {
+		t.Errorf("a source that can't be split is to read a part: %v", err)
+	}
 	if _, ok := connector.As[connector.PositionStore](records.ToRecords(&storing{})); ok {
 		t.Error("a sink without transactions is a PositionStore")
 	}

@@ -32,6 +32,11 @@ type Source interface {
 	Close(ctx context.Context) error
 }
 
+// Narrower is a source of records that is a connector.Splitter, too: before Seek it hears which splits it is to read; it reads no others.
+type Narrower interface {
+	Narrow(splits []connector.Split) error
+}
+
 // FromRecords makes a connector.Source of a source of single records.
 //
 // The rows of a batch are as many as are wanted, or as are there. Records of several datasets that come in turns are sorted out: the
@@ -75,6 +80,9 @@ func (s *source) Start(ctx context.Context, req connector.SourceStart) error {
 	if err := req.Validate(); err != nil {
 		return err //nolint:wrapcheck // speaks for itself
 	}
+	if err := s.narrow(req.Splits); err != nil {
+		return err
+	}
 	s.cuts, s.told = slices.Clone(req.Cuts), req.From.Position
 	s.rows.only(req.Datasets)
 	if err := s.src.Seek(ctx, req.From.Position); err != nil {
@@ -82,6 +90,21 @@ func (s *source) Start(ctx context.Context, req connector.SourceStart) error {
 	}
 	s.started = true
 	return nil
+}
+
+// narrow passes on which splits are to be read.
+func (s *source) narrow(splits []connector.Split) error {
+	if len(splits) == 0 {
+		return nil
+	}
+	n, ok := s.src.(Narrower)
+	if !ok {
+		return &connector.Error{
+			Class: connector.ClassConfig, Code: "records.split", Doing: "starting a source",
+			Err: errors.New("it is to read a part, and can only read the whole"), Hint: "read it on one node",
+		}
+	}
+	return n.Narrow(splits) //nolint:wrapcheck // the source's own words
 }
 
 // Read implements connector.Source.

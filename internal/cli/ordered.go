@@ -87,10 +87,11 @@ func identified(identity map[string]string, prefix, suffix string) []string {
 	return names
 }
 
-// copies reports whether it is known that the pipeline reads its source to an end, and follows no changes.
+// copies reports whether it is known that the pipeline follows no changes of tables: it reads its source to an end, or what is added to it.
 func (t target) copies() bool {
 	if t.file {
-		return !follows(t.p)
+		c, err := t.p.Source.Config.Contract()
+		return err == nil && (c.Bounded || c.Input != connector.Changelog)
 	}
 	followed, err := engine.Backfills(t.rec.Progress.Ledger)
 	return err == nil && t.rec.Progress.Run != "" && len(followed) == 0
@@ -102,7 +103,7 @@ func (t target) mustFollow(what string) error {
 		return nil
 	}
 	return &usageError{
-		err:  fmt.Errorf("%s: pipeline %s is read to its end, and follows no changes", what, t.p.Name),
+		err:  fmt.Errorf("%s: pipeline %s follows no changes of tables", what, t.p.Name),
 		hint: "leat state reset " + t.p.Name + " makes its next run copy everything again",
 	}
 }

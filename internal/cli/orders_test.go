@@ -204,7 +204,7 @@ func TestOrdersRefuse(t *testing.T) {
 		s.refuses(`unknown sink "lkae": did you mean "lake"?`, command, "shop", "--sink", "lkae")
 		s.refuses(`unknown dataset "public.order": did you mean "public.orders"?`, command, "shop", "--dataset", "public.order")
 		s.refuses(`--sink: the name is empty`, command, "shop", "--sink", "")
-		s.refuses(`pipeline copied is read to its end, and follows no changes`, command, "copied", "--dataset", "t")
+		s.refuses(`pipeline copied follows no changes of tables`, command, "copied", "--dataset", "t")
 	}
 	s.refuses("--all ends every pause", "resume", "shop", "--all", "--sink", "lake")
 	s.refuses("a condition belongs to one dataset", "backfill", "shop", "--where", "id > 1")

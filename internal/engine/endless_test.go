@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -17,6 +18,7 @@ import (
 	"github.com/leatdata/leat/internal/engine"
 	"github.com/leatdata/leat/internal/sim"
 	"github.com/leatdata/leat/record"
+	"github.com/leatdata/leat/state"
 )
 
 // endless is a source of rows without an end and without snapshots, as a topic is: what it has, and then nothing for now.
@@ -165,6 +167,32 @@ func TestDatasetOfATopicFails(t *testing.T) {
 			t.Fatal(sum.Done, err)
 		}
 		if err := w.sinks[0].Check([]sim.Row{{Dataset: "a", ID: 1}, {Dataset: "b", ID: 2}, {Dataset: "a", ID: 3}, {Dataset: "b", ID: 4}}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A backfill of what has no snapshots is taken off the list, with the reason; the run goes on.
+func TestBackfillOfATopicIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(1, nil, sim.Transactional)
+		w.follow(rowOf("a", 1))
+		w.plan.Once = false
+		w.store.Order(state.Orders{Last: 7, Backfills: []state.Backfill{{ID: 7, Datasets: []string{"a"}, Asked: time.Unix(1, 0)}}})
+		deps := w.deps()
+		deps.Control = engine.NewControl()
+		ended := make(chan error, 1)
+		go func() { _, err := engine.Run(context.WithoutCancel(t.Context()), w.plan, deps); ended <- err }()
+		time.Sleep(time.Minute)
+		deps.Control.Stop()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		o, _, err := w.store.Orders(t.Context(), w.plan.Name)
+		if err != nil || len(o.Backfills) != 0 || len(o.Failed) != 1 || o.Failed[0].ID != 7 || o.Failed[0].Why == "" {
+			t.Errorf("orders %+v, %v", o, err)
+		}
+		if err := w.sinks[0].Check([]sim.Row{{Dataset: "a", ID: 1}}); err != nil {
 			t.Error(err)
 		}
 	})

@@ -84,7 +84,19 @@ func (g *generation) watchOrders(done <-chan struct{}) {
 				d.kick()
 			}
 		}
+		if g.back == nil {
+			g.refuseBackfills(g.soft)
+		}
 	})
+}
+
+// refuseBackfills takes backfills off the list where the source has no snapshots that they could be made of.
+func (g *generation) refuseBackfills(ctx context.Context) {
+	for _, f := range g.r.ctl.ordered().Backfills {
+		why := "its source has no snapshots: what it sent once can't be asked for again"
+		g.r.log.Error("a backfill that was asked for is not possible", slog.Uint64("id", f.ID), slog.String("error", why))
+		g.r.changeOrders(ctx, func(o *state.Orders) { *o = o.Fail(f.ID, why) })
+	}
 }
 
 // obey brings the reader's side in line with what people want: datasets that are paused, and backfills.

@@ -13,11 +13,13 @@ import (
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/internal/engine"
 	"github.com/leatdata/leat/internal/sim"
+	"github.com/leatdata/leat/lane"
 )
 
 // A source of several parts, whose positions are an offset for each and whose parts come in another order each time, runs through random
 // crashes, faults and stalls, into sinks that stand at different places: at rest each of them has every row once, those of a part in
-// their order, and nothing was released too early. The same holds where the source has no end, and the run ends where its parts ended.
+// their order, and nothing was released too early. The same holds where the source has no end, and the run ends where its parts ended; then
+// lanes may be durable, and none is ever let go, as nothing could fill its sink again.
 //
 // clauses E5, E8, S7, S8, S11.
 func TestShards(t *testing.T) {
@@ -56,6 +58,11 @@ func shards(t *testing.T, seed uint64) {
 	w.plan.QueueBytes = int64(600 + r.IntN(5000))
 	w.plan.Commit.Bytes = int64(100 + r.IntN(3000))
 	w.plan.Lanes.Kind = engine.MemoryLanes
+	if durable := !src.Bounded && r.IntN(2) == 0; durable {
+		w.lanes = (&sim.Lanes{}).AddTo(w.World)
+		w.plan.Lanes = engine.Lanes{Kind: engine.DurableLanes, Quota: lane.Quota{Bytes: int64(500 + r.IntN(5000)), Detach: r.IntN(2) == 0}}
+		src.Durable = func([]int) string { return "" } // the lanes have it
+	}
 	for _, s := range w.sinks { // so that they get apart
 		wait := time.Duration(r.IntN(400)) * time.Millisecond
 		w.plan.Sinks[slices.Index(w.sinks, s)].Config = slow{s, wait}
@@ -78,6 +85,9 @@ func shards(t *testing.T, seed uint64) {
 	}
 	if v := w.Violations(); len(v) > 0 {
 		t.Fatalf("seed %d: %q", seed, v)
+	}
+	if w.lanes != nil && w.lanes.Detached > 0 {
+		t.Errorf("seed %d: a lane was let go that nothing can fill", seed)
 	}
 	for _, s := range w.sinks {
 		if err := src.Check(s); err != nil {

@@ -28,6 +28,7 @@ type world struct {
 	sinks   []*sim.Sink
 	store   *sim.Store
 	rejects *letters
+	lanes   *sim.Lanes // nil: they are in memory
 	plan    engine.Plan
 	seed    uint64
 }
@@ -123,7 +124,11 @@ func (w *world) durable(n int) string {
 }
 
 func (w *world) deps() engine.Deps {
-	return engine.Deps{Store: w.store, Rejects: w.rejects, Rand: rand.New(rand.NewPCG(w.seed, 7))}
+	d := engine.Deps{Store: w.store, Rejects: w.rejects, Rand: rand.New(rand.NewPCG(w.seed, 7))}
+	if w.lanes != nil {
+		d.DurableLanes = w.lanes.Open
+	}
+	return d
 }
 
 func (w *world) run(ctx context.Context) (engine.Summary, error) {
