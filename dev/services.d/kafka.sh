@@ -83,6 +83,7 @@ kafka_start() {
 	ensure_certificates
 	service_dir "$dir"
 	port=$(free_port "${LEAT_KAFKA_PORT:-}" 39092)
+	[[ $(cat "$dir/version" 2>/dev/null) == "$(kafka_version)" ]] || rm -rf "$dir/data" "$dir/password" # of another version
 	[[ ! -e $dir/password ]] || password=$(cat "$dir/password")
 	kafka_configure "$port" "$(free_port "" 39093)" "$(free_port "" 39094)" "$password"
 	if [[ ! -e $dir/password ]]; then
@@ -91,6 +92,7 @@ kafka_start() {
 			tail -n 20 "$dir/making.log" >&2
 			die "kafka: formatting its storage: see above"
 		}
+		as_service tee "$dir/version" <<<"$(kafka_version)" >/dev/null
 		as_service tee "$dir/password" <<<"$password" >/dev/null
 	fi
 	KAFKA_JAVA="-Xms128m -Xmx512m -XX:+UseSerialGC -Dorg.slf4j.simpleLogger.showDateTime=true -Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS" \
