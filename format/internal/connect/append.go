@@ -468,8 +468,8 @@ func perSecond(u arrow.TimeUnit) int64 {
 	return [...]int64{1, 1_000, 1_000_000, 1_000_000_000}[u]
 }
 
-// convert changes a count of one unit into one of another, exactly.
-func convert(v int64, from, to arrow.TimeUnit) (int64, error) {
+// Convert changes a count of one unit into one of another, exactly.
+func Convert(v int64, from, to arrow.TimeUnit) (int64, error) {
 	a, b := perSecond(from), perSecond(to)
 	if a == b {
 		return v, nil
@@ -495,7 +495,7 @@ func clockSetter(from, to arrow.TimeUnit) setter {
 		if !ok || v < 0 || v > daySeconds*perSecond(from) {
 			return mismatch(c, "a time of day")
 		}
-		v, err := convert(v, from, to)
+		v, err := Convert(v, from, to)
 		if err != nil {
 			return err
 		}
@@ -529,7 +529,7 @@ func timestampSetter(s *Schema, from arrow.TimeUnit, to record.Type) setter {
 			v = math.MinInt64
 		default:
 			var err error
-			if v, err = convert(v, from, to.Unit); err != nil {
+			if v, err = Convert(v, from, to.Unit); err != nil {
 				return err
 			}
 		}
@@ -544,7 +544,7 @@ func durationSetter(from, to arrow.TimeUnit) setter {
 		if !ok {
 			return mismatch(c, "a number")
 		}
-		v, err := convert(v, from, to)
+		v, err := Convert(v, from, to)
 		if err != nil {
 			return err
 		}

@@ -44,13 +44,14 @@ type Cell struct {
 // Tape holds the cells of one message, and room for what has to be rewritten. It is used by one goroutine.
 type Tape struct {
 	cells   []Cell
+	stack   []Cell // of compound values that are open
 	scratch []byte
 	text    []byte // what a text was unescaped to
 	lex     jsontext.Lexer
 }
 
 // Reset forgets the cells.
-func (t *Tape) Reset() { t.cells = t.cells[:0] }
+func (t *Tape) Reset() { t.cells, t.stack = t.cells[:0], t.stack[:0] }
 
 // Cells of values.
 
@@ -92,15 +93,18 @@ func (t *Tape) Reserve(k Kind, n int) Cell {
 // Set sets cell i of a compound value.
 func (t *Tape) Set(c Cell, i int, v Cell) { t.cells[c.first+i] = v }
 
-// Grow adds a cell to the compound value whose cells are the last ones of the tape, or were moved there.
-func (t *Tape) Grow(c *Cell, v Cell) {
-	if c.first+c.n != len(t.cells) { // something nested came in between
-		from := len(t.cells)
-		t.cells = append(t.cells, t.cells[c.first:c.first+c.n]...)
-		c.first = from
-	}
-	t.cells = append(t.cells, v)
-	c.n++
+// Open begins a compound value of unknown length: its cells are pushed, those of others that are opened and closed in between aside.
+func (t *Tape) Open() int { return len(t.stack) }
+
+// Push adds a cell to the value that was opened last.
+func (t *Tape) Push(v Cell) { t.stack = append(t.stack, v) }
+
+// Close ends the value that Open began with this mark.
+func (t *Tape) Close(k Kind, mark int) Cell {
+	c := Cell{Kind: k, first: len(t.cells), n: len(t.stack) - mark}
+	t.cells = append(t.cells, t.stack[mark:]...)
+	t.stack = t.stack[:mark]
+	return c
 }
 
 func (t *Tape) of(c Cell) []Cell { return t.cells[c.first : c.first+c.n] }
@@ -301,13 +305,13 @@ func (t *Tape) Elems(c Cell) ([]Cell, error) {
 	case c.Kind == List:
 		return t.of(c), nil
 	case c.json() == jsontext.List:
-		out := Cell{Kind: List, first: len(t.cells)}
+		mark := t.Open()
 		inner := jsontext.Lexer{B: c.Bytes}
 		inner.List(func(v jsontext.Span) bool {
-			t.Grow(&out, RawCell(c.Bytes[v.Start:v.End], v.Kind))
+			t.Push(RawCell(c.Bytes[v.Start:v.End], v.Kind))
 			return true
 		})
-		return t.of(out), nil
+		return t.of(t.Close(List, mark)), nil
 	}
 	return nil, mismatch(c, "a list")
 }
@@ -320,14 +324,14 @@ func (t *Tape) KeyValues(c Cell) ([]Cell, error) {
 			return t.of(c), nil
 		}
 	case jsontext.Object:
-		out := Cell{Kind: Pairs, first: len(t.cells)}
+		mark := t.Open()
 		inner := jsontext.Lexer{B: c.Bytes}
 		inner.Object(func(k, v jsontext.Span) bool {
-			t.Grow(&out, RawCell(c.Bytes[k.Start:k.End], k.Kind))
-			t.Grow(&out, RawCell(c.Bytes[v.Start:v.End], v.Kind))
+			t.Push(RawCell(c.Bytes[k.Start:k.End], k.Kind))
+			t.Push(RawCell(c.Bytes[v.Start:v.End], v.Kind))
 			return true
 		})
-		return t.of(out), nil
+		return t.of(t.Close(Pairs, mark)), nil
 	case jsontext.List:
 	default:
 		return nil, mismatch(c, "a map")
@@ -336,21 +340,23 @@ func (t *Tape) KeyValues(c Cell) ([]Cell, error) {
 	if err != nil {
 		return nil, mismatch(c, "a map")
 	}
-	out := Cell{Kind: Pairs, first: len(t.cells)}
+	mark := t.Open()
 	for _, p := range pairs {
 		var pair []Cell
 		if p.Kind == Record {
 			pair = t.of(p)
 		} else if pair, err = t.Elems(p); err != nil {
+			t.Close(Pairs, mark)
 			return nil, mismatch(p, "a pair of key and value")
 		}
 		if len(pair) != 2 {
+			t.Close(Pairs, mark)
 			return nil, mismatch(p, "a pair of key and value")
 		}
-		t.Grow(&out, pair[0])
-		t.Grow(&out, pair[1])
+		t.Push(pair[0])
+		t.Push(pair[1])
 	}
-	return t.of(out), nil
+	return t.of(t.Close(Pairs, mark)), nil
 }
 
 // FieldsOf returns the fields of a struct in the order of its schema; those that are not there are Absent. Of equal names in a JSON

@@ -139,10 +139,12 @@ func structure(s *Schema, t record.Type) (Appender, error) {
 
 // rectangle reads lists in lists as one array of several dimensions.
 func rectangle(s *Schema, t record.Type) (Appender, error) {
-	leaf, depth := s, 0
-	for leaf.Type == Array && (depth == 0 || t.Elem.Kind != record.Array && t.Elem.Kind != record.List) {
-		leaf, depth = leaf.Elem, depth+1
+	depth := lists(s) - levels(*t.Elem)
+	leaf := s
+	for range max(depth, 1) {
+		leaf = leaf.Elem
 	}
+	depth = max(depth, 1)
 	elem, err := Compile(leaf, *t.Elem)
 	if err != nil {
 		return nil, err
@@ -152,7 +154,7 @@ func rectangle(s *Schema, t record.Type) (Appender, error) {
 			b.AppendNull()
 			return nil
 		}
-		f := flattening{tp: tp, depth: depth}
+		f := flattening{tp: tp, depth: depth, fixed: t.Elem.Nested() || t.Elem.Kind == record.JSON}
 		err := f.add(c, 0)
 		dims, flat := f.dims, f.elems
 		if err != nil {
@@ -180,12 +182,51 @@ func rectangle(s *Schema, t record.Type) (Appender, error) {
 	}, nil
 }
 
+// lists counts how many lists are in each other.
+func lists(s *Schema) int {
+	n := 0
+	for ; s.Type == Array; s = s.Elem {
+		n++
+	}
+	return n
+}
+
+// levels counts how many lists a type is written as, at least.
+func levels(t record.Type) int {
+	switch t.Kind {
+	case record.List:
+		return 1 + levels(*t.Elem)
+	case record.Array:
+		return t.Rank + levels(*t.Elem)
+	default:
+		return 0
+	}
+}
+
 // flattening collects the elements of lists of equal lengths, in order.
 type flattening struct {
 	tp    *Tape
-	depth int
+	depth int  // how many lists are in each other
+	fixed bool // elements are lists themselves, so that depth can't be seen
 	dims  []int32
 	elems []Cell
+}
+
+// guess corrects the depth where a JSON text shows that it is another one than the schema says.
+func (f *flattening) guess(elems []Cell, level int) {
+	if f.fixed || level < len(f.dims) {
+		return
+	}
+	for _, e := range elems {
+		switch k := e.json(); {
+		case k == jsontext.List:
+			f.depth = max(f.depth, level+2)
+			return
+		case k != 0:
+			f.depth = level + 1
+			return
+		}
+	}
 }
 
 func (f *flattening) add(c Cell, level int) error {
@@ -193,6 +234,7 @@ func (f *flattening) add(c Cell, level int) error {
 	if err != nil {
 		return err
 	}
+	f.guess(elems, level)
 	if level == len(f.dims) {
 		f.dims = append(f.dims, int32(len(elems)))
 	} else if int(f.dims[level]) != len(elems) {

@@ -190,3 +190,28 @@ func decimalType(s *Schema) arrow.DataType {
 		return &arrow.Decimal256Type{Precision: int32(precision), Scale: int32(scale)}
 	}
 }
+
+// UnitOf is the unit in which a time, a timestamp or an amount of time is counted; false: the schema is of none, or of no known unit.
+func UnitOf(s *Schema) (arrow.TimeUnit, bool) {
+	if u, ok := timestampUnits[s.Name]; ok {
+		return u, true
+	}
+	if u, ok := timeUnits[s.Name]; ok {
+		return u, true
+	}
+	switch s.Name {
+	case MicroDuration:
+		return arrow.Microsecond, true
+	case NanoDuration:
+		return arrow.Nanosecond, true
+	}
+	return 0, false
+}
+
+// Infinite is what Debezium's PostgreSQL connector writes for the infinite timestamp with this sign, in microseconds.
+func Infinite(sign int) int64 {
+	if sign < 0 {
+		return negInfinity
+	}
+	return infinity
+}

@@ -84,22 +84,27 @@ var errGrow = errors.New("the columns change")
 
 // Append implements message.Decoder.
 func (d *Decoder) Append(ctx context.Context, m *message.Message) (bool, error) {
-	if d.table.Full(m) {
+	return d.table.Append(ctx, m, d.message)
+}
+
+// Append appends a message by calling one, which puts and appends its row, asks for other columns with Grow or says what is wrong.
+func (t *Table) Append(ctx context.Context, m *message.Message, one func(context.Context, *message.Message) error) (bool, error) {
+	if t.Full(m) {
 		return false, nil
 	}
 	for {
-		err := d.message(ctx, m)
+		t.Tape.Reset()
+		t.Forget()
+		err := one(ctx, m)
 		switch {
 		case err == nil:
 			return true, nil
 		case errors.Is(err, ErrRegistry):
-			d.table.Forget()
 			return false, fmt.Errorf("topic %s, partition %d, offset %d: %w", m.Topic, m.Partition, m.Offset, err)
 		case !errors.Is(err, errGrow):
-			d.table.Reject(m, "bad_syntax", err.Error())
+			t.Reject(m, "bad_syntax", err.Error())
 			return true, nil
-		case d.table.Rows() > 0:
-			d.table.Forget()
+		case t.Rows() > 0:
 			return false, nil
 		}
 		var grow *growth
@@ -107,11 +112,14 @@ func (d *Decoder) Append(ctx context.Context, m *message.Message) (bool, error) 
 			return false, err
 		}
 		if err := grow.do(); err != nil {
-			d.table.Reject(m, "bad_syntax", err.Error())
+			t.Reject(m, "bad_syntax", err.Error())
 			return true, nil
 		}
 	}
 }
+
+// Grow is the error of a message that needs the batch to end; then do is called, and the message comes again.
+func Grow(do func() error) error { return &growth{do} }
 
 // growth is a change of the columns that a message needs.
 type growth struct{ do func() error }
@@ -121,8 +129,6 @@ func (*growth) Unwrap() error { return errGrow }
 
 // message appends one message as a row.
 func (d *Decoder) message(ctx context.Context, m *message.Message) error {
-	d.table.Tape.Reset()
-	d.table.Forget()
 	switch {
 	case m.Value == nil && d.topic.SkipTombstones:
 		return nil
@@ -206,7 +212,7 @@ func (d *Decoder) part(ctx context.Context, u Unpacker, data []byte, m *message.
 	case s != nil && s.Type == connect.Struct && len(s.Fields) > 0:
 		p := t.Plan(s)
 		if p == nil {
-			return &growth{func() error { return t.Extend(s) }}
+			return Grow(func() error { return t.Extend(s) })
 		}
 		cells, err := t.Tape.FieldsOf(c, s)
 		if err != nil {
@@ -219,7 +225,7 @@ func (d *Decoder) part(ctx context.Context, u Unpacker, data []byte, m *message.
 		t.Tape.Members(c, t.guess, d.each)
 		if len(d.late) > 0 {
 			late := d.late
-			return &growth{func() error { return t.Add(late) }}
+			return Grow(func() error { return t.Add(late) })
 		}
 		return nil
 	}
@@ -233,7 +239,7 @@ func (d *Decoder) single(s *connect.Schema, c connect.Cell, name string) error {
 	if s == nil {
 		if col < 0 {
 			f := arrow.Field{Name: name, Type: lateType(c.JSONKind()), Nullable: true}
-			return &growth{func() error { return t.Add([]arrow.Field{f}) }}
+			return Grow(func() error { return t.Add([]arrow.Field{f}) })
 		}
 		t.PutColumn(Now, col, c, nil)
 		return nil
@@ -241,7 +247,7 @@ func (d *Decoder) single(s *connect.Schema, c connect.Cell, name string) error {
 	whole := t.wrapped(s, name)
 	p := t.Plan(whole)
 	if p == nil {
-		return &growth{func() error { return t.Extend(whole) }}
+		return Grow(func() error { return t.Extend(whole) })
 	}
 	t.Put(Now, p, 0, c)
 	return nil
@@ -259,7 +265,11 @@ func (t *Table) wrapped(s *connect.Schema, name string) *connect.Schema {
 
 // member puts a member of a JSON object without a schema.
 func (d *Decoder) member(name []byte, guessed int, v connect.Cell) {
-	t := d.table
+	d.late = d.table.Member(Now, d.late, name, guessed, v)
+}
+
+// Member puts a member of a JSON object without a schema, and collects columns that are not there yet.
+func (t *Table) Member(img Image, late []arrow.Field, name []byte, guessed int, v connect.Cell) []arrow.Field {
 	if guessed < 0 {
 		if guessed = t.Column(name); guessed >= 0 {
 			t.Tape.Expect(guessed + 1)
@@ -267,15 +277,16 @@ func (d *Decoder) member(name []byte, guessed int, v connect.Cell) {
 	}
 	switch {
 	case guessed >= 0:
-		t.PutColumn(Now, guessed, v, nil)
+		t.PutColumn(img, guessed, v, nil)
 	case !v.IsNull():
-		for i := range d.late {
-			if d.late[i].Name == string(name) {
-				return
+		for i := range late {
+			if late[i].Name == string(name) {
+				return late
 			}
 		}
-		d.late = append(d.late, arrow.Field{Name: string(name), Type: lateType(v.JSONKind()), Nullable: true})
+		return append(late, arrow.Field{Name: string(name), Type: lateType(v.JSONKind()), Nullable: true})
 	}
+	return late
 }
 
 // lateType is the type of a column whose first value comes late: the widest one of that value's kind.

@@ -38,20 +38,22 @@ func keyForm(s *record.Schema) string {
 	return ""
 }
 
-// shape collects what is known of the columns of keys, or of values.
-type shape struct {
+// Shape collects what is known of the columns of keys, or of values.
+type Shape struct {
+	Reading connect.Reading
 	name    string // of the column of values that are no records
 	columns *record.Schema
 	texts   []byte // JSON objects without a schema, one on each line
 	known   map[*connect.Schema]bool
 }
 
-func newShape(name string) *shape {
-	return &shape{name: name, columns: &record.Schema{Columns: arrow.NewSchema(nil, nil)}, known: map[*connect.Schema]bool{}}
+// NewShape returns a shape that has seen nothing; name is the column of values that are no records.
+func NewShape(name string) *Shape {
+	return &Shape{name: name, columns: &record.Schema{Columns: arrow.NewSchema(nil, nil)}, known: map[*connect.Schema]bool{}}
 }
 
-// add takes a value: schemas merge, and JSON without one is looked at later, as a whole.
-func (s *shape) add(cs *connect.Schema, c connect.Cell) error {
+// Add takes a value: schemas merge, and JSON without one is looked at later, as a whole.
+func (s *Shape) Add(cs *connect.Schema, c connect.Cell) error {
 	switch {
 	case cs == nil && c.JSONKind() == jsontext.Object:
 		return s.text(c.Bytes)
@@ -67,11 +69,11 @@ func (s *shape) add(cs *connect.Schema, c connect.Cell) error {
 	}
 	s.known[cs] = true
 	var err error
-	s.columns, err = Merge(s.columns, cs, connect.Reading{})
+	s.columns, err = Merge(s.columns, cs, s.Reading)
 	return err
 }
 
-func (s *shape) text(b []byte) error {
+func (s *Shape) text(b []byte) error {
 	var line bytes.Buffer
 	if err := json.Compact(&line, b); err != nil {
 		return fmt.Errorf("compacting a JSON text: %w", err)
@@ -80,8 +82,8 @@ func (s *shape) text(b []byte) error {
 	return nil
 }
 
-// fields returns the columns.
-func (s *shape) fields(types map[string]string) ([]arrow.Field, error) {
+// Fields returns the columns.
+func (s *Shape) Fields(types map[string]string) ([]arrow.Field, error) {
 	out := s.columns.Columns.Fields()
 	if len(s.texts) > 0 {
 		inf := jsonl.NewInference(jsonl.InferOptions{})
@@ -122,11 +124,11 @@ func declareAll(fields []arrow.Field, types map[string]string) error {
 
 // Learn works out the columns of a topic of plain values.
 func Learn(ctx context.Context, w Wire, t message.Topic, sample []message.Message) (*record.Schema, error) {
-	value := newShape(valueColumn)
+	value := NewShape(valueColumn)
 	if err := value.learn(ctx, w, t, false, sample); err != nil {
 		return nil, err
 	}
-	valueFields, err := value.fields(t.Types)
+	valueFields, err := value.Fields(t.Types)
 	if err != nil {
 		return nil, fmt.Errorf("topic %s: %w", t.Name, err)
 	}
@@ -148,7 +150,7 @@ func Combine(t message.Topic, keys, values []arrow.Field) (*record.Schema, error
 			fields = append(fields, f)
 			continue
 		}
-		if declared(f) {
+		if Declared(f) {
 			fields[i].Type = f.Type
 			fields[i] = declare(fields[i])
 			continue
@@ -174,13 +176,13 @@ func Combine(t message.Topic, keys, values []arrow.Field) (*record.Schema, error
 }
 
 // learn looks at the registry and at a sample.
-func (s *shape) learn(ctx context.Context, w Wire, t message.Topic, key bool, sample []message.Message) error {
+func (s *Shape) learn(ctx context.Context, w Wire, t message.Topic, key bool, sample []message.Message) error {
 	known, err := w.Known(ctx, t.Name, key)
 	if err != nil {
 		return fmt.Errorf("topic %s: %w", t.Name, err)
 	}
 	if known != nil {
-		if err := s.add(known, connect.Cell{}); err != nil {
+		if err := s.Add(known, connect.Cell{}); err != nil {
 			return fmt.Errorf("topic %s: %w", t.Name, err)
 		}
 	}
@@ -202,7 +204,7 @@ func (s *shape) learn(ctx context.Context, w Wire, t message.Topic, key bool, sa
 		if err != nil {
 			continue // decoding tells of it
 		}
-		if err := s.add(cs, c); err != nil {
+		if err := s.Add(cs, c); err != nil {
 			return fmt.Errorf("topic %s: %w", t.Name, err)
 		}
 	}
@@ -233,12 +235,12 @@ func LearnKey(
 		if form == KeyJSON {
 			w = JSON{}
 		}
-		keys := newShape(name)
+		keys := NewShape(name)
 		if err := keys.learn(ctx, w, t, true, sample); err != nil {
 			return nil, err
 		}
 		var err error
-		if fields, err = keys.fields(t.Types); err != nil {
+		if fields, err = keys.Fields(t.Types); err != nil {
 			return nil, fmt.Errorf("topic %s: %w", t.Name, err)
 		}
 	}

@@ -144,7 +144,7 @@ func (t *Table) Plan(s *connect.Schema) *Plan {
 
 // keeps reports whether a column keeps all values of a type.
 func (t *Table) keeps(i int, dt arrow.DataType) bool {
-	return declared(t.cols[i].field) || arrow.TypeEqual(connect.Join(t.cols[i].field.Type, dt), t.cols[i].field.Type)
+	return Declared(t.cols[i].field) || arrow.TypeEqual(connect.Join(t.cols[i].field.Type, dt), t.cols[i].field.Type)
 }
 
 // Extend changes the columns so that they keep the fields of a struct. Nothing may be under way.
@@ -180,7 +180,7 @@ func Merge(s *record.Schema, c *connect.Schema, r connect.Reading) (*record.Sche
 		switch {
 		case i < 0:
 			fields = append(fields, arrow.Field{Name: f.ColumnName(), Type: dt, Nullable: true})
-		case !declared(fields[i]):
+		case !Declared(fields[i]):
 			fields[i].Type = connect.Join(fields[i].Type, dt)
 		}
 	}
@@ -192,7 +192,8 @@ func Merge(s *record.Schema, c *connect.Schema, r connect.Reading) (*record.Sche
 // metaDeclared marks columns whose type a person declared.
 const metaDeclared = "leat:declared"
 
-func declared(f arrow.Field) bool { return f.HasMetadata() && f.Metadata.FindKey(metaDeclared) >= 0 }
+// Declared reports whether a person declared the type of a column.
+func Declared(f arrow.Field) bool { return f.HasMetadata() && f.Metadata.FindKey(metaDeclared) >= 0 }
 
 // declare marks a column.
 func declare(f arrow.Field) arrow.Field {
@@ -240,6 +241,9 @@ func (t *Table) Found(img Image, col int) (connect.Cell, bool) {
 
 // Type returns the type of a column.
 func (t *Table) Type(col int) record.Type { return t.cols[col].t }
+
+// Guess returns the names of the columns as they probably come in JSON.
+func (t *Table) Guess() [][]byte { return t.guess }
 
 // Forget leaves the row under way.
 func (t *Table) Forget() { t.turn++ }
@@ -303,7 +307,7 @@ func (t *Table) image(img Image, m *message.Message, bad bool) bool {
 // bad sets a row aside whose row is appended all the same, and dropped later.
 func (t *Table) bad(m *message.Message, c *column, cell connect.Cell, why error) {
 	r := message.Reject(t.schema.Dataset, m, "bad_value", fmt.Sprintf("expected %s: %v", c.t, why))
-	if !declared(c.field) && cell.Kind == connect.Raw {
+	if !Declared(c.field) && cell.Kind == connect.Raw {
 		r.Message += fmt.Sprintf("; to keep all values of the column say types=%s:json", c.field.Name)
 	}
 	r.Column, r.Value = c.field.Name, t.Tape.Value(cell)

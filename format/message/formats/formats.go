@@ -2,25 +2,45 @@ package formats
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/leatdata/leat/format/avro"
+	"github.com/leatdata/leat/format/debezium"
 	"github.com/leatdata/leat/format/internal/plain"
 	"github.com/leatdata/leat/format/message"
+	"github.com/leatdata/leat/format/registry"
 )
 
 // Names returns the formats, the default first.
-func Names() []string { return []string{"json", "raw"} }
+func Names() []string { return []string{"json", "raw", "debezium", "avro", "debezium-avro"} }
 
 // Options are what some formats need.
-type Options struct{}
+type Options struct {
+	Registry *registry.Client // of schemas; nil: there is none
+	Debezium debezium.Options // what envelopes say about where they come from
+}
 
 // New returns a format; empty is the default.
-func New(name string, _ Options) (message.Format, error) {
+func New(name string, o Options) (message.Format, error) {
 	switch name {
 	case "", "json":
 		return plain.NewJSON(), nil
 	case "raw":
 		return message.Raw(), nil
+	case "debezium":
+		return debezium.NewFormat(o.Debezium), nil
 	}
-	return nil, fmt.Errorf("unknown format %q: want one of %s", name, strings.Join(Names(), ", "))
+	if !slices.Contains(Names(), name) {
+		return nil, fmt.Errorf("unknown format %q: want one of %s", name, strings.Join(Names(), ", "))
+	}
+	if o.Registry == nil {
+		return nil, fmt.Errorf("format %s needs a registry of schemas: say registry=http://host:8081", name)
+	}
+	switch name {
+	case "avro":
+		return avro.NewFormat(o.Registry), nil
+	default:
+		return debezium.Over(avro.Wire{Registry: o.Registry}, o.Debezium), nil
+	}
 }

@@ -1,0 +1,181 @@
+package debezium
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/format/changelog"
+	"github.com/leatdata/leat/format/internal/connect"
+	"github.com/leatdata/leat/format/internal/jsontext"
+	"github.com/leatdata/leat/format/internal/plain"
+	"github.com/leatdata/leat/format/message"
+	"github.com/leatdata/leat/record"
+)
+
+// Format reads and writes messages that are Debezium's envelopes. It implements message.Format.
+type Format struct {
+	wire   plain.Wire
+	opts   Options
+	packer func(t message.Topic, key bool) (plain.Packer, error) // of rows and keys with schemas; nil: JSON without
+}
+
+var _ message.Format = (*Format)(nil)
+
+// NewFormat is the format of envelopes in JSON: it reads them with schemas and without, and writes them without.
+func NewFormat(o Options) *Format { return &Format{wire: plain.JSON{}, opts: o} }
+
+// Over is the format of envelopes in another wire format, to read.
+func Over(w plain.Wire, o Options) *Format { return &Format{wire: w, opts: o} }
+
+// Input implements message.Format.
+func (*Format) Input(message.Topic) connector.Input { return connector.Changelog }
+
+// Map implements message.Format.
+func (*Format) Map(_ message.Topic, s *record.Schema) []connector.Mapping { return Mapping(s) }
+
+// NewDecoder implements message.Format.
+func (f *Format) NewDecoder(t message.Topic, s *record.Schema) (message.Decoder, error) {
+	return newDecoder(f.wire, t, s)
+}
+
+// Learn implements message.Format.
+func (f *Format) Learn(ctx context.Context, t message.Topic, sample []message.Message) (*record.Schema, error) {
+	rows := plain.NewShape("value")
+	rows.Reading.Local = true
+	known, err := f.wire.Known(ctx, t.Name, false)
+	if err != nil {
+		return nil, fmt.Errorf("topic %s: %w", t.Name, err)
+	}
+	if known != nil {
+		if err := addRow(rows, known); err != nil {
+			return nil, fmt.Errorf("topic %s: %w", t.Name, err)
+		}
+	}
+	u := f.wire.Unpacker(t.Name, false)
+	d := decoder{table: &plain.Table{}}
+	for i := range sample {
+		if sample[i].Value == nil {
+			continue
+		}
+		if err := d.learn(ctx, u, rows, &sample[i]); err != nil {
+			return nil, fmt.Errorf("topic %s: %w", t.Name, err)
+		}
+	}
+	values, err := rows.Fields(t.Types)
+	if err != nil {
+		return nil, fmt.Errorf("topic %s: %w", t.Name, err)
+	}
+	return f.combine(ctx, t, sample, values)
+}
+
+// combine makes the schema: columns of the key stand where the row has them.
+func (f *Format) combine(ctx context.Context, t message.Topic, sample []message.Message, values []arrow.Field) (*record.Schema, error) {
+	t.Keyed = slices.ContainsFunc(sample, func(m message.Message) bool { return m.Key != nil })
+	keys, err := plain.LearnKey(ctx, f.wire, t, sample, func(string) bool { return false })
+	if err != nil {
+		return nil, err
+	}
+	return plain.Combine(t, keys, values)
+}
+
+// addRow adds the schema of the rows of an envelope.
+func addRow(rows *plain.Shape, s *connect.Schema) error {
+	l := layoutOf(s)
+	if l == nil {
+		return nil
+	}
+	if isPostgres(s) {
+		rows.Reading.Infinite = true
+	}
+	return rows.Add(s.Fields[max(l.before, l.after)].Schema, connect.Cell{})
+}
+
+// learn looks at one message; what is no envelope is passed over.
+func (d *decoder) learn(ctx context.Context, u plain.Unpacker, rows *plain.Shape, m *message.Message) error {
+	t := &d.table.Tape
+	t.Reset()
+	s, c, err := u.Unpack(ctx, m.Value, m.Headers, t)
+	switch {
+	case errors.Is(err, plain.ErrRegistry):
+		return err
+	case err != nil:
+		return nil //nolint:nilerr // decoding tells of it
+	case s != nil:
+		return addRow(rows, s)
+	}
+	if d.open(nil, c) != nil || !d.env.found {
+		return nil //nolint:nilerr 
+	}
+	for _, image := range []connect.Cell{d.env.before, d.env.after} {
+		if image.JSONKind() == jsontext.Object && !d.hasPlaceholder(image) {
+			if err := rows.Add(nil, image); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// hasPlaceholder reports whether an image has values that the source did not send, which say nothing about types.
+func (d *decoder) hasPlaceholder(c connect.Cell) bool {
+	found := false
+	d.table.Tape.Members(c, nil, func(_ []byte, _ int, v connect.Cell) { found = found || d.unavailable(v) })
+	return found
+}
+
+// NewEncoder implements message.Format.
+func (f *Format) NewEncoder(t message.Topic) (message.Encoder, error) {
+	o := f.opts
+	if f.packer != nil || t.Key != "" && t.Key != plain.KeyJSON && t.Key != plain.KeyNone {
+		return nil, fmt.Errorf("topic %s: envelopes have keys of their own: leave out key=%s", t.Name, t.Key)
+	}
+	return &encoder{enc: New(o), noKeys: t.Key == plain.KeyNone}, nil
+}
+
+// encoder writes envelopes in JSON without schemas.
+type encoder struct {
+	enc    *Encoder
+	noKeys bool
+	buf    []byte
+}
+
+// Bind implements message.Encoder.
+func (*encoder) Bind(context.Context, *record.Schema) error { return nil }
+
+// Encode implements message.Encoder.
+func (e *encoder) Encode(_ context.Context, b *record.Batch, emit func(int, *message.Message) error) ([]connector.RowError, error) {
+	b, err := changelog.Complete(b)
+	if err != nil {
+		return nil, fmt.Errorf("dataset %s: %w", b.Schema.Dataset, err)
+	}
+	if err := changelog.Check(b); err != nil {
+		return nil, err
+	}
+	for ev := range e.enc.Events(b) {
+		keyed := len(b.Schema.Key) > 0 && ev.Row >= 0 && !e.noKeys
+		e.buf = e.buf[:0]
+		if keyed {
+			e.buf = e.enc.AppendKey(e.buf, ev)
+		}
+		n := len(e.buf)
+		e.buf = e.enc.AppendValue(e.buf, ev)
+		m := message.Message{Value: e.buf[n:]}
+		if keyed {
+			m.Key = e.buf[:n:n]
+		}
+		if err := emit(ev.Row, &m); err != nil {
+			return nil, err
+		}
+		if keyed && ev.Tombstone() {
+			if err := emit(ev.Row, &message.Message{Key: m.Key}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return nil, nil
+}
