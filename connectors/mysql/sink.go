@@ -31,6 +31,7 @@ type Sink struct {
 	saved    bool  // the open transaction has a savepoint
 	txn      uint64
 	redo     []written        // what the open transaction holds
+	after    []string         // changes of tables that wait for its end
 	ledger   *json.RawMessage // the ledger that is committed; nil: unknown
 	columns  map[string][]knownColumn
 	datasets map[string]*dataset
@@ -344,11 +345,11 @@ func (s *Sink) ensure(ctx context.Context, d *dataset, schema *record.Schema) er
 		return nil
 	}
 	d.made = true
-	return s.create(ctx, schema, d.place, "")
+	return s.create(ctx, schema, d.place)
 }
 
 // create makes a table for the schema.
-func (s *Sink) create(ctx context.Context, schema *record.Schema, at relation, comment string) error {
+func (s *Sink) create(ctx context.Context, schema *record.Schema, at relation) error {
 	design, err := s.db.design(ctx, schema, at, s.cfg.Instants)
 	if err != nil {
 		return err
@@ -359,9 +360,6 @@ func (s *Sink) create(ctx context.Context, schema *record.Schema, at relation, c
 			Class: connector.ClassConfig, Code: "mysql.missing", Doing: "writing to " + at.String(), Dataset: schema.Dataset,
 			Err: errors.New("the table does not exist, and create is never"), Hint: sql,
 		}
-	}
-	if comment != "" {
-		sql += " COMMENT " + literal(comment)
 	}
 	// What a table of this name had before means nothing for the one that is made.
 	if err := s.forget(ctx, schema.Dataset); err != nil {

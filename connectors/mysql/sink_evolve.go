@@ -23,7 +23,8 @@ import (
 type knownColumn struct {
 	ID   string `json:"id,omitempty"`
 	Name string `json:"name"`
-	Type string `json:"type"` // the source's
+	Next string `json:"next,omitempty"` // what it is about to be called
+	Type string `json:"type"`           // the source's
 }
 
 // columnsOf lists the columns of a schema.
@@ -143,6 +144,8 @@ type evolution struct {
 	drops bool     // columns that are gone are dropped
 	key   []string // if it is another one than before
 
+	rewriting bool // rows of the table are written again behind the change
+
 	dropped []string
 	gone    map[string]knownColumn // the same, by their names
 	left    []knownColumn          // columns that are gone from the dataset and stay
@@ -162,9 +165,6 @@ type retyping struct {
 func (e *evolution) empty() bool {
 	return !e.keyless() && len(e.dropped)+len(e.relaxed)+len(e.renamed)+len(e.added)+len(e.retyped) == 0
 }
-
-// between is the name that a column has for a moment, where several change their names with each other.
-func between(k knownColumn) string { return helperName("_leat_column_", k.ID, k.Name) }
 
 // compare finds what the table lacks. Columns are the same ones where their ids are equal, or, where one of them has no id, their
 // names.
@@ -213,12 +213,12 @@ func partner(known []knownColumn, now knownColumn, t *table) (name string, was *
 	if at < 0 {
 		return now.Name, nil
 	}
-	for _, name := range []string{between(known[at]), known[at].Name} { // a crash may have been in between
-		if _, ok := t.column(name); ok {
+	for _, name := range []string{known[at].Name, known[at].Next} {
+		if _, ok := t.column(name); ok && name != "" {
 			return name, &known[at]
 		}
 	}
-	return now.Name, &known[at] // it is renamed already
+	return now.Name, &known[at]
 }
 
 // otherColumn reports whether another column is known by the name.
@@ -251,6 +251,7 @@ func (e *evolution) apply(ctx context.Context, known []knownColumn) error {
 	}
 	change := func() error { return e.change(ctx, known) }
 	if s.open && d.checked == s.txn {
+		e.rewriting = true
 		return s.again(ctx, change)
 	}
 	err := change()
@@ -351,7 +352,6 @@ func (e *evolution) rename(ctx context.Context, known []knownColumn) ([]knownCol
 	if len(e.renamed) == 0 {
 		return nil, nil
 	}
-	known = slices.Clone(known)
 	crossed := slices.ContainsFunc(e.renamed, func(r record.Renamed) bool {
 		return slices.ContainsFunc(e.renamed, func(o record.Renamed) bool { return strings.EqualFold(o.From, r.To) })
 	})
@@ -359,34 +359,40 @@ func (e *evolution) rename(ctx context.Context, known []knownColumn) ([]knownCol
 	if crossed {
 		steps = [][]record.Renamed{nil, nil}
 		for _, r := range e.renamed {
-			middle := r.From
-			if at := slices.IndexFunc(known, func(k knownColumn) bool { return k.Name == r.From }); at >= 0 {
-				middle = between(known[at])
-				steps[0] = append(steps[0], record.Renamed{From: r.From, To: middle})
-			}
+			middle := helperName("_leat_column_", r.From)
+			steps[0] = append(steps[0], record.Renamed{From: r.From, To: middle})
 			steps[1] = append(steps[1], record.Renamed{From: middle, To: r.To})
 		}
 	}
 	for _, step := range steps {
-		changes := make([]string, len(step))
+		changes, next := make([]string, len(step)), make(map[string]string, len(step))
 		for i, r := range step {
 			changes[i] = fmt.Sprintf("RENAME COLUMN %s TO %s", ident(r.From), ident(r.To))
+			next[r.From] = r.To
+		}
+		if err := e.s.remember(ctx, e.to.Dataset, withNext(known, next)); err != nil {
+			return nil, err
 		}
 		if err := e.alter(ctx, changes...); err != nil {
 			return nil, err
 		}
-		for _, r := range step {
-			for i := range known {
-				if known[i].Name == r.From {
-					known[i].Name = r.To
-				}
+		known = withNext(known, nil)
+		for i, k := range known {
+			if to, ok := next[k.Name]; ok {
+				known[i].Name = to
 			}
-		}
-		if err := e.s.remember(ctx, e.to.Dataset, slices.Clone(known)); err != nil {
-			return nil, err
 		}
 	}
 	return known, nil
+}
+
+// withNext returns the columns with the names that they are about to have.
+func withNext(known []knownColumn, next map[string]string) []knownColumn {
+	out := slices.Clone(known)
+	for i, k := range out {
+		out[i].Next = next[k.Name]
+	}
+	return out
 }
 
 // add adds columns. Rows that are there get the value that they have at the source.
@@ -421,6 +427,10 @@ func (e *evolution) add(ctx context.Context, known []knownColumn) ([]knownColumn
 	}
 	if err := e.alter(ctx, adds...); err != nil {
 		return nil, err
+	}
+	if e.rewriting && len(plain) > 0 { // rows that were written before, and come again, have the value of older rows
+		e.s.after = append(e.s.after, "ALTER TABLE "+e.d.target.String()+" "+strings.Join(plain, ", "))
+		return known, nil
 	}
 	return known, e.alter(ctx, plain...)
 }

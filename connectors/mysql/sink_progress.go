@@ -13,11 +13,12 @@ import (
 	"github.com/leatdata/leat/record"
 )
 
-// The tables that keep every lane's progress and fence, and which columns each dataset has: persisted formats, see
-// docs/formats/mysql-progress.md.
+// The tables that keep every lane's progress and fence, which columns each dataset has, and which tables are to replace others:
+// persisted formats, see docs/formats/mysql-progress.md.
 const (
 	progressName = "_leat_progress"
 	columnsName  = "_leat_columns"
+	shadowsName  = "_leat_shadows"
 )
 
 var errFenced = errors.New("another owner of this pipeline has taken over")
@@ -32,6 +33,7 @@ type lane struct {
 
 func (l lane) progress() relation { return relation{database: l.home, name: progressName} }
 func (l lane) columns() relation  { return relation{database: l.home, name: columnsName} }
+func (l lane) shadows() relation  { return relation{database: l.home, name: shadowsName} }
 
 func (l lane) where() string {
 	return fmt.Sprintf("pipeline = %s AND lane = %s", literal(l.pipeline), literal(l.name))
@@ -59,6 +61,14 @@ func (l lane) setupSQL() []string {
 	columns longtext NOT NULL,
 	PRIMARY KEY (pipeline, lane, dataset)
 ) %s COMMENT 'Which columns of its source each dataset has here: do not edit.'`, l.columns(), options),
+		fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s (
+	pipeline varchar(255) NOT NULL,
+	lane varchar(255) NOT NULL,
+	place varchar(64) NOT NULL,
+	shadow varchar(64) NOT NULL,
+	note longtext NOT NULL,
+	PRIMARY KEY (pipeline, lane, place, shadow)
+) %s COMMENT 'Tables that are to replace others: do not edit.'`, l.shadows(), options),
 	}
 }
 
@@ -130,9 +140,9 @@ func (s *Sink) raise(ctx context.Context) error {
 // fails where the other table is missing.
 func (l lane) raiseSQL() []string {
 	return []string{
-		fmt.Sprintf("INSERT INTO %s (pipeline, lane, fence, updated) SELECT %s, %s, %d, UTC_TIMESTAMP(6) FROM (SELECT COUNT(*) FROM %s) c"+
+		fmt.Sprintf("INSERT INTO %s (pipeline, lane, fence, updated) SELECT %s, %s, %d, UTC_TIMESTAMP(6) FROM (SELECT COUNT(*) FROM %s) c, (SELECT COUNT(*) FROM %s) d"+
 			" ON DUPLICATE KEY UPDATE fence = GREATEST(fence, %[4]d)",
-			l.progress(), literal(l.pipeline), literal(l.name), l.fence, l.columns()),
+			l.progress(), literal(l.pipeline), literal(l.name), l.fence, l.columns(), l.shadows()),
 		fmt.Sprintf("SELECT fence FROM %s WHERE %s", l.progress(), l.where()),
 	}
 }

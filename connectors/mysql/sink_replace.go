@@ -18,34 +18,28 @@ const (
 	retiredPrefix = "_leat_old_"
 )
 
-// shadowNote is kept as the comment of a shadow: whose it is. A persisted format, see docs/formats/mysql-progress.md.
+// shadow is a table with the rows that will replace those of another table. The table of shadows lists it before it is made and until it
+// is gone, so that nothing is left behind by whoever ends in between: a persisted format, see docs/formats/mysql-progress.md.
+type shadow struct {
+	at     relation
+	note   shadowNote
+	exists bool
+}
+
 type shadowNote struct {
-	Owner    string `json:"leat"` // a hash of pipeline and lane
 	Run      string `json:"run"`
 	Database string `json:"database"`
 	Table    string `json:"table"`
-	Comment  string `json:"comment,omitempty"` // of the table that it replaces
-	Refill   bool   `json:"refill,omitempty"`  // the table stays, and gets the shadow's rows
+	Refill   bool   `json:"refill,omitempty"` // the table stays, and gets the shadow's rows
 }
 
 // at is the table that the shadow replaces.
 func (n shadowNote) at() relation { return relation{database: n.Database, name: n.Table} }
 
 // retired is what the table is called that was replaced, until it is dropped.
-func (n shadowNote) retired() relation {
-	return relation{database: n.Database, name: helperName(retiredPrefix, n.Owner, n.Run, n.Table)}
+func (s *Sink) retired(n shadowNote) relation {
+	return relation{database: n.Database, name: helperName(retiredPrefix, s.start.Pipeline, s.start.Lane, n.Run, n.Table)}
 }
-
-// maxComment is how many characters the comment of a table may have.
-const maxComment = 2048
-
-// shadow is a table with the rows that will replace those of another table.
-type shadow struct {
-	at   relation
-	note shadowNote
-}
-
-func (s *Sink) owner() string { return nameHash(s.start.Pipeline, s.start.Lane) }
 
 // newShadow names a shadow that is to be made. The fence is part of the name, so that it never waits for one that a late owner is
 // about to make.
@@ -53,37 +47,42 @@ func (s *Sink) newShadow(at relation) shadow {
 	of := []string{s.start.Pipeline, s.start.Lane, s.start.Run, strconv.FormatUint(s.start.Fence, 10), at.database, at.name}
 	return shadow{
 		at:   relation{database: at.database, name: helperName(shadowPrefix, of...)},
-		note: shadowNote{Owner: s.owner(), Run: s.start.Run, Database: at.database, Table: at.name},
+		note: shadowNote{Run: s.start.Run, Database: at.database, Table: at.name},
 	}
 }
 
-// noted lists the lane's tables that carry a note, of any run: shadows, and those that took a table's place and were not told yet.
-func (s *Sink) noted(ctx context.Context) ([]shadow, error) {
-	results, err := s.db.run(ctx, "shadows", "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_COMMENT FROM information_schema.TABLES"+
-		` WHERE TABLE_COMMENT LIKE '{"leat":%' ORDER BY 1, 2`)
+// shadows lists the lane's shadows, of any run.
+func (s *Sink) shadows(ctx context.Context) ([]shadow, error) {
+	results, err := s.db.run(ctx, "shadows", fmt.Sprintf("SELECT s.place, s.shadow, s.note, t.TABLE_NAME FROM %s s"+
+		" LEFT JOIN information_schema.TABLES t ON t.TABLE_SCHEMA = s.place AND t.TABLE_NAME = s.shadow WHERE %s ORDER BY 1, 2",
+		s.lane.shadows(), s.lane.where()))
 	if err != nil {
 		return nil, fmt.Errorf("looking for unfinished replacements: %w", err)
 	}
-	var out []shadow
-	for _, r := range results[0] {
-		sh := shadow{at: relation{database: string(r[0]), name: string(r[1])}}
-		if json.Unmarshal(r[2], &sh.note) == nil && sh.note.Owner == s.owner() {
-			out = append(out, sh)
+	out := make([]shadow, len(results[0]))
+	for i, r := range results[0] {
+		out[i] = shadow{at: relation{database: string(r[0]), name: string(r[1])}, exists: r[3] != nil}
+		if err := json.Unmarshal(r[2], &out[i].note); err != nil {
+			return nil, fmt.Errorf("looking for unfinished replacements: %w", err)
 		}
 	}
 	return out, nil
 }
 
-// shadows lists the lane's shadows, of any run.
-func (s *Sink) shadows(ctx context.Context) ([]shadow, error) {
-	all, err := s.noted(ctx)
-	var out []shadow
-	for _, sh := range all {
-		if strings.HasPrefix(sh.at.name, shadowPrefix) {
-			out = append(out, sh)
-		}
+// noteSQL lists a shadow; dropped takes it off the list, together with its table and with the one that it replaced.
+func (s *Sink) noteSQL(sh shadow) (string, error) {
+	note, err := json.Marshal(sh.note)
+	if err != nil {
+		return "", fmt.Errorf("writing the shadow's note: %w", err)
 	}
-	return out, err
+	return fmt.Sprintf("INSERT INTO %s (pipeline, lane, place, shadow, note) VALUES (%s, %s, %s, %s, %s)", s.lane.shadows(),
+		literal(s.lane.pipeline), literal(s.lane.name), literal(sh.at.database), literal(sh.at.name), literal(string(note))), nil
+}
+
+func (s *Sink) drop(ctx context.Context, sh shadow) error {
+	return s.define(ctx, "DROP TABLE IF EXISTS "+sh.at.String(), "DROP TABLE IF EXISTS "+s.retired(sh.note).String(),
+		fmt.Sprintf("DELETE FROM %s WHERE %s AND place = %s AND shadow = %s", s.lane.shadows(), s.lane.where(),
+			literal(sh.at.database), literal(sh.at.name)))
 }
 
 var errShadowGone = errors.New("the rows that an interrupted run had already written for the replacement are gone")
@@ -96,11 +95,11 @@ func (s *Sink) adoptShadows(ctx context.Context) error {
 	}
 	mine := 0
 	for _, sh := range all {
-		if sh.note.Run == s.start.Run {
+		if sh.note.Run == s.start.Run && sh.exists {
 			mine++
 			continue
 		}
-		if err := s.define(ctx, "DROP TABLE IF EXISTS "+sh.at.String()); err != nil {
+		if err := s.drop(ctx, sh); err != nil {
 			return s.cfg.wrap("dropping the unfinished replacement "+sh.at.String(), err)
 		}
 	}
@@ -124,7 +123,7 @@ func (s *Sink) ensureShadow(ctx context.Context, d *dataset, schema *record.Sche
 		return err
 	}
 	for _, made := range all {
-		if made.note.Run == s.start.Run && made.note.at() == d.place {
+		if made.note.Run == s.start.Run && made.note.at() == d.place && made.exists {
 			d.target = made.at
 			return nil
 		}
@@ -132,24 +131,21 @@ func (s *Sink) ensureShadow(ctx context.Context, d *dataset, schema *record.Sche
 	sh := s.newShadow(d.place)
 	d.target = sh.at
 	if old != nil {
-		sh.note.Comment = old.comment
 		if sh.note.Refill, err = s.bound(ctx, d.place); err != nil {
 			return err
 		}
 	}
-	note, err := json.Marshal(sh.note)
-	if len(note) > maxComment { // no room for the comment of the table, which stays therefore
-		sh.note.Refill, sh.note.Comment = true, ""
-		note, err = json.Marshal(sh.note)
-	}
+	note, err := s.noteSQL(sh)
 	if err != nil {
-		return fmt.Errorf("writing the shadow's note: %w", err)
+		return err
+	}
+	if err := s.define(ctx, note); err != nil {
+		return err
 	}
 	if old == nil {
-		return s.create(ctx, schema, sh.at, string(note))
+		return s.create(ctx, schema, sh.at)
 	}
-	return s.define(ctx, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s LIKE %s", sh.at, d.place),
-		fmt.Sprintf("ALTER TABLE %s COMMENT = %s", sh.at, literal(string(note))))
+	return s.define(ctx, fmt.Sprintf("CREATE TABLE %s LIKE %s", sh.at, d.place))
 }
 
 // bound reports whether something belongs to a table that one that is made like it does not have: foreign keys from it and to it, and
@@ -231,22 +227,18 @@ func (s *Sink) swap(ctx context.Context, run string) error {
 	if err != nil {
 		return err
 	}
-	var renames, drops []string
+	var renames []string
 	for _, sh := range all {
-		at := sh.note.at()
-		switch {
-		case sh.note.Run != run:
-			continue
-		case sh.note.Refill:
-			drops = append(drops, sh.at.String())
+		if sh.note.Run != run || sh.note.Refill || !sh.exists {
 			continue
 		}
+		at := sh.note.at()
 		old, err := s.db.describe(ctx, at)
 		if err != nil {
 			return err
 		}
 		if old != nil {
-			renames = append(renames, fmt.Sprintf("%s TO %s", at, sh.note.retired()))
+			renames = append(renames, fmt.Sprintf("%s TO %s", at, s.retired(sh.note)))
 		}
 		renames = append(renames, fmt.Sprintf("%s TO %s", sh.at, at))
 	}
@@ -255,28 +247,11 @@ func (s *Sink) swap(ctx context.Context, run string) error {
 			return err
 		}
 	}
-	for _, name := range drops {
-		if err := s.define(ctx, "DROP TABLE IF EXISTS "+name); err != nil {
-			return err
-		}
-	}
-	return s.tidy(ctx, run)
-}
-
-// tidy gives the tables that took a place their comments, and drops those that were there before.
-func (s *Sink) tidy(ctx context.Context, run string) error {
-	all, err := s.noted(ctx)
-	if err != nil {
-		return err
-	}
 	for _, sh := range all {
-		if sh.note.Run != run || sh.at != sh.note.at() {
+		if sh.note.Run != run {
 			continue
 		}
-		if err := s.define(ctx, "DROP TABLE IF EXISTS "+sh.note.retired().String()); err != nil {
-			return err
-		}
-		if err := s.define(ctx, fmt.Sprintf("ALTER TABLE %s COMMENT = %s", sh.at, literal(sh.note.Comment))); err != nil {
+		if err := s.drop(ctx, sh); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/leatdata/leat/connector"
 )
@@ -140,7 +141,7 @@ func (s *Sink) commit(ctx context.Context, last ...string) error {
 	_, err := s.db.run(ctx, "commit", append(append(s.opening(), last...), "COMMIT")...)
 	if err == nil {
 		s.open = false
-		s.settled()
+		s.settled(ctx)
 		return nil
 	}
 	if notSo(err) {
@@ -155,10 +156,20 @@ func (s *Sink) commit(ctx context.Context, last ...string) error {
 	})
 }
 
-// settled forgets what the transaction held.
-func (s *Sink) settled() {
+// settled forgets what the transaction held, and changes tables that had to wait for its end. A default that stays behind does no harm.
+func (s *Sink) settled(ctx context.Context) {
 	clear(s.redo)
 	s.redo = s.redo[:0]
+	if len(s.after) == 0 {
+		return
+	}
+	if err := s.define(ctx, s.after...); err != nil {
+		s.env.Log.WarnContext(ctx, "a default of a column stays", slog.Any("error", err))
+	}
+	for _, d := range s.datasets {
+		d.checked, d.table = 0, nil // it is looked at again
+	}
+	s.after = nil
 }
 
 // again rolls the open transaction back, calls f, which changes a table that the transaction is in the way of, and writes what the
