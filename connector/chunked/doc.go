@@ -9,4 +9,6 @@
 // Invariants: the chunk that is being emitted always makes progress, however full the buffers are; a reader does not begin a chunk
 // that the buffers have no room for, unless all those in front of it are read to their end: so a slow sink keeps one transaction of a
 // chunk waiting, and no more.
+//
+// [Cursors] is the other bounded source that databases have in common: what is new behind a cursor, dataset by dataset, run by run.
 package chunked

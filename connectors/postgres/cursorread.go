@@ -39,9 +39,9 @@ type cursorRead struct {
 
 // dataset reads one dataset and ends with an empty batch that carries the position behind it.
 func (in *incremental) dataset(ctx context.Context, t *sourceTable, next string) error {
-	r := &cursorRead{in: in, t: t, next: next, base: in.at.Cursors[t.dataset]}
-	if in.at.Dataset == t.dataset && in.at.Open != nil {
-		r.open, r.step, r.resumed = *in.at.Open, in.at.Step, true
+	r := &cursorRead{in: in, t: t, next: next, base: in.At.Cursors[t.dataset]}
+	if in.At.Dataset == t.dataset && in.At.Open != nil {
+		r.open, r.step, r.resumed = *in.At.Open, in.At.Step, true
 	}
 	if err := r.columns(); err != nil {
 		return err
@@ -105,7 +105,7 @@ func (r *cursorRead) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, cut := range r.in.cuts {
+	for _, cut := range r.in.Cuts {
 		if cut.Dataset == r.t.dataset && cut.Step > r.step {
 			if err := r.stretch(ctx, low, &cut); err != nil {
 				return err
@@ -286,7 +286,7 @@ func (r *cursorRead) copy(ctx context.Context, cut *cursorPosition) error {
 	d, err := pgcopy.NewDecoder(r.t.schema, r.t.types, pgcopy.DecoderOptions{CheckUTF8: r.t.utf8}, func(b *record.Batch) error {
 		s.advise(b)
 		r.advance(b, cut)
-		return r.in.emit(ctx, b)
+		return r.in.Emit(ctx, b)
 	})
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", r.t.dataset, err)
@@ -307,7 +307,7 @@ func (r *cursorRead) copy(ctx context.Context, cut *cursorPosition) error {
 		return nil
 	}
 	r.open, r.step = *cut.Open, cut.Step
-	return r.in.emit(ctx, &record.Batch{Schema: r.t.schema, Position: cut.encode()})
+	return r.in.Emit(ctx, &record.Batch{Schema: r.t.schema, Position: cut.Encode()})
 }
 
 // advance moves on to the last row of a batch that has a cursor, and gives the batch its position where one can be: without a
@@ -338,7 +338,7 @@ func (r *cursorRead) advance(b *record.Batch, cut *cursorPosition) {
 		return
 	}
 	r.step = step
-	b.Position = r.in.at.with(r.t.dataset, r.open, r.step).encode()
+	b.Position = r.in.At.With(r.t.dataset, r.open, r.step).Encode()
 }
 
 // remember collects the keys of the rows whose cursor is the last one, where there is no horizon.
@@ -401,8 +401,8 @@ func (r *cursorRead) finish(ctx context.Context) error {
 	if err := command(ctx, r.pg, "COMMIT"); err != nil {
 		return err
 	}
-	r.in.at = r.in.at.finished(r.t.dataset, state, r.next)
-	return r.in.emit(ctx, &record.Batch{Schema: r.t.schema, Position: r.in.at.encode()})
+	r.in.At = r.in.At.Finished(r.t.dataset, state, r.next)
+	return r.in.Emit(ctx, &record.Batch{Schema: r.t.schema, Position: r.in.At.Encode()})
 }
 
 // sinceSQL is when the oldest open transaction began, in microseconds since 1970. No row: it can't be known, because other
