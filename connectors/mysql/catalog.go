@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"regexp"
 	"slices"
@@ -91,8 +90,8 @@ func readColumns(ctx context.Context, q querier, srv server, rel relation) ([]so
 	out := make([]sourceColumn, 0, len(rows))
 	for _, r := range rows {
 		c := sourceColumn{
-			name: string(r[0]), num: int(toInt(r[1])), data: strings.ToLower(string(r[2])), sql: string(r[3]), notNull: string(r[4]) == "NO",
-			charset: string(r[9]), collation: string(r[10]),
+			name: string(r[0]), num: int(toInt(r[1])), data: strings.ToLower(string(r[2])), sql: string(r[3]),
+			notNull: string(r[4]) == "NO", charset: string(r[9]), collation: string(r[10]),
 		}
 		c.declare(r[5], r[6], r[7], r[8])
 		switch extra := strings.ToUpper(string(r[11])); {
@@ -237,23 +236,4 @@ func readKey(ctx context.Context, q querier, rel relation) (columns []string, na
 		}
 	}
 	return columns, name, nil
-}
-
-// variable reads one variable of the server; empty: it has none of this name.
-func variable(ctx context.Context, q querier, name string) (string, error) {
-	rows, err := ask(ctx, q, "SHOW GLOBAL VARIABLES WHERE Variable_name = ?", name)
-	if err != nil || len(rows) == 0 {
-		return "", err
-	}
-	return string(rows[0][1]), nil
-}
-
-// oneConn runs f on one connection of a pool.
-func oneConn(ctx context.Context, db *sql.DB, f func(c *sql.Conn) error) error {
-	c, err := db.Conn(ctx)
-	if err != nil {
-		return err //nolint:wrapcheck // callers say what was being done
-	}
-	defer func() { _ = c.Close() }() // it goes back to the pool
-	return f(c)
 }

@@ -185,9 +185,6 @@ func (n *limbs) negate() {
 	}
 }
 
-// digitsAtOnce is how many decimal digits fit into 64 bits.
-const digitsAtOnce = 19
-
 // decimal appends a number from its digits: an optional sign, digits, and perhaps a point with more digits.
 func (c *cell) decimal(text []byte) error {
 	var n limbs
@@ -195,7 +192,7 @@ func (c *cell) decimal(text []byte) error {
 	if len(digits) > 0 && (digits[0] == '-' || digits[0] == '+') {
 		negative, digits = digits[0] == '-', digits[1:]
 	}
-	part, by, scale, point := uint64(0), uint64(1), 0, false
+	part, by, scale, point := uint64(0), uint64(1), 0, false // 19 digits at once fit into 64 bits
 	for _, d := range digits {
 		if d == '.' && !point {
 			point = true

@@ -50,8 +50,12 @@ func doubles() map[string]doubleBytes {
 	}
 }
 
-// eucThree begins a character of three bytes in ujis and eucjpms.
-const eucThree = 0x8f
+// In ujis and eucjpms one byte begins a character of three bytes, and one a narrow one of two.
+const (
+	eucThree    = 0x8f
+	eucKana     = 0x8e
+	eucKanaLast = 0xdf
+)
 
 // loadCharset makes the decoder of a character set; nil: its bytes are UTF-8 already.
 func loadCharset(ctx context.Context, q querier, name string) (*charset, error) {
@@ -108,9 +112,13 @@ func (cs *charset) loadSingle(ctx context.Context, q querier, double bool) error
 func (cs *charset) loadDouble(ctx context.Context, q querier, form doubleBytes) error {
 	cs.more = map[uint32]rune{}
 	var codes []uint32
-	each(form.lead, func(lead uint32) {
+	eachByte(form.lead, func(lead uint32) {
 		cs.lead[lead] = 2
-		each(form.trail, func(trail uint32) { codes = append(codes, lead<<8|trail) })
+		eachByte(form.trail, func(trail uint32) {
+			if euc := cs.name == "ujis" || cs.name == "eucjpms"; !euc || lead != eucKana || trail <= eucKanaLast {
+				codes = append(codes, lead<<8|trail)
+			}
+		})
 	})
 	if err := cs.addMore(ctx, q, codes, 2); err != nil {
 		return err
@@ -119,8 +127,8 @@ func (cs *charset) loadDouble(ctx context.Context, q querier, form doubleBytes) 
 	switch cs.name {
 	case "ujis", "eucjpms":
 		cs.lead[eucThree] = 3
-		each(form.trail, func(a uint32) {
-			each(form.trail, func(b uint32) { codes = append(codes, eucThree<<16|a<<8|b) })
+		eachByte(form.trail, func(a uint32) {
+			eachByte(form.trail, func(b uint32) { codes = append(codes, eucThree<<16|a<<8|b) })
 		})
 		return cs.addMore(ctx, q, codes, 3)
 	case "gb18030":
@@ -174,8 +182,8 @@ func (cs *charset) addMore(ctx context.Context, q querier, codes []uint32, width
 	return nil
 }
 
-// each calls f for every byte of the spans.
-func each(spans []span, f func(uint32)) {
+// eachByte calls f for every byte of the spans.
+func eachByte(spans []span, f func(uint32)) {
 	for _, s := range spans {
 		for b := uint32(s.from); b <= uint32(s.to); b++ {
 			f(b)
@@ -204,8 +212,8 @@ func (cs *charset) ask(ctx context.Context, q querier, codes []uint32, width int
 		if err != nil {
 			return nil, err
 		}
-		if rows[0][0] != nil {
-			out = append(out, answers(rows[0][0], part)...)
+		if text := rows[0][0]; bytes.Count(text, []byte("\n")) == bytes.Count(raw, []byte("\n")) {
+			out = append(out, answers(text, part)...)
 			continue
 		}
 		if len(part) == 1 { // these bytes are none of this character set
@@ -245,10 +253,10 @@ func answers(text []byte, codes []uint32) []rune {
 
 // decode appends the text as UTF-8; false: it has bytes that are no character.
 func (cs *charset) decode(dst, src []byte) ([]byte, bool) {
-	switch {
-	case cs.units == 4:
+	switch cs.units {
+	case 4:
 		return decode32(dst, src)
-	case cs.units == 2:
+	case 2:
 		return cs.decode16(dst, src)
 	}
 	for i := 0; i < len(src); {

@@ -260,15 +260,14 @@ func (c *checking) grants(ctx context.Context) ([]connector.Probe, error) {
 	if err != nil {
 		return nil, err
 	}
-	global := ""
+	var global []string
 	for _, r := range rows {
-		if line := strings.ToUpper(string(r[0])); strings.Contains(line, " ON *.* TO ") {
-			global += strings.TrimPrefix(line[:strings.Index(line, " ON *.* TO ")], "GRANT ") + ", "
+		if list, _, ok := strings.Cut(strings.ToUpper(string(r[0])), " ON *.* TO "); ok {
+			global = append(global, strings.Split(strings.TrimPrefix(list, "GRANT "), ", ")...)
 		}
 	}
 	has := func(names ...string) bool {
-		list := strings.Split(strings.TrimSuffix(global, ", "), ", ")
-		return slices.ContainsFunc(append(names, "ALL PRIVILEGES"), func(n string) bool { return slices.Contains(list, n) })
+		return slices.ContainsFunc(append(names, "ALL PRIVILEGES"), func(n string) bool { return slices.Contains(global, n) })
 	}
 	follow := connector.Probe{Name: "replication privilege", Detail: "REPLICATION SLAVE"}
 	if !has("REPLICATION SLAVE", "REPLICATION REPLICA") {
@@ -341,7 +340,8 @@ func (c *checking) retention() connector.Probe {
 		p.Detail = "the log is kept until somebody purges it"
 	case seconds < shortRetention:
 		p.Status = connector.Warn
-		p.Detail = fmt.Sprintf("the log is kept for %.1f hours: a pipeline that stands still for longer has to begin anew", float64(seconds)/3600)
+		hours := float64(seconds) / 3600
+		p.Detail = fmt.Sprintf("the log is kept for %.1f hours: a pipeline that stands still for longer has to begin anew", hours)
 		p.Fix = fmt.Sprintf("SET GLOBAL binlog_expire_logs_seconds = %d", 7*24*60*60)
 	default:
 		p.Detail = fmt.Sprintf("the log is kept for %.1f days", float64(seconds)/86400)

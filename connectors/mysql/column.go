@@ -12,19 +12,24 @@ import (
 type collation struct{ name, charset string }
 
 // readCollations returns the server's collations by number.
-func readCollations(ctx context.Context, q querier) (map[uint16]collation, error) {
-	rows, err := ask(ctx, q, "SHOW COLLATION")
+func readCollations(ctx context.Context, q querier, srv server) (map[uint16]collation, error) {
+	sql := "SELECT COLLATION_NAME, CHARACTER_SET_NAME, ID FROM information_schema.COLLATIONS"
+	if srv.mariadb && srv.number >= sharedCollations {
+		sql = "SELECT FULL_COLLATION_NAME, CHARACTER_SET_NAME, ID FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY"
+	}
+	rows, err := ask(ctx, q, sql)
 	if err != nil {
 		return nil, err
 	}
 	out := make(map[uint16]collation, len(rows))
 	for _, r := range rows {
-		if r[1] != nil && r[2] != nil {
-			out[uint16(toUint(r[2]))] = collation{name: string(r[0]), charset: string(r[1])}
-		}
+		out[uint16(toUint(r[2]))] = collation{name: string(r[0]), charset: string(r[1])}
 	}
 	return out, nil
 }
+
+// sharedCollations is the version of MariaDB from which on one collation may be of several character sets, each with a number of its own.
+const sharedCollations = 101001
 
 // column is a column of a query's result, as far as its description tells.
 func (c wireColumn) column(collations map[uint16]collation) sourceColumn {

@@ -131,6 +131,7 @@ func (s *Source) expect(ctx context.Context, t *sourceTable, where string) (int6
 		return 0, err
 	}
 	s.env.Roundtrip("explain")
+	//nolint:gosec // the condition was checked
 	rows, err := db.QueryContext(ctx, "EXPLAIN SELECT 1 FROM "+t.from+t.whereSQL([]string{conditionSQL(where)}))
 	if err != nil {
 		return 0, s.conditionFailed(t, where, err)

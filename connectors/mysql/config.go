@@ -155,7 +155,7 @@ func (c *SourceConfig) Contract() (connector.SourceContract, error) {
 		}, nil
 	}
 	replay := connector.Deterministic
-	if c.Cursor != "" {
+	if c.Cursor != "" && (c.CursorLag != "" || c.CursorNulls == nullInclude) {
 		replay = connector.Replayable
 	}
 	return connector.SourceContract{

@@ -35,8 +35,9 @@ type settings string
 // readSession is for reading: instants in UTC, no mode that changes values or quoting, every date that the server may hold, waits that are
 // bounded, and readers that may be slow. Comments of versions are read by those servers only.
 func readSession(timeout time.Duration) settings {
-	return settings(fmt.Sprintf("SET SESSION time_zone = '+00:00', sql_mode = 'ALLOW_INVALID_DATES', sql_safe_updates = 0, sql_select_limit = DEFAULT,"+
-		" group_concat_max_len = 4294967295, net_write_timeout = %[1]d, net_read_timeout = %[1]d, wait_timeout = %[1]d,"+
+	return settings(fmt.Sprintf("SET SESSION time_zone = '+00:00', sql_mode = 'ALLOW_INVALID_DATES', sql_safe_updates = 0,"+
+		" sql_select_limit = DEFAULT, group_concat_max_len = 4294967295, net_write_timeout = %[1]d,"+
+		" net_read_timeout = %[1]d, wait_timeout = %[1]d,"+
 		" lock_wait_timeout = %[2]d /*!80000 , max_execution_time = %[3]d */ /*M!100600 , max_statement_time = %[4]s */",
 		netTimeout, lockWait, timeout.Milliseconds(), strconv.FormatFloat(timeout.Seconds(), 'f', 3, 64)))
 }
@@ -317,11 +318,12 @@ func (e *endpoint) handshake(ctx context.Context, secure *tls.Config) (*client.C
 		stop = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 		return conn, conn.SetDeadline(deadline) //nolint:wrapcheck // connectError says what was being done
 	}
-	conn, err := client.ConnectWithDialer(ctx, e.network, e.address, e.User, e.Password.Reveal(), e.Database, dial, func(c *client.Conn) error {
+	prepare := func(c *client.Conn) error {
 		c.SetTLSConfig(secure)
 		c.SetAttributes(map[string]string{"program_name": "leat"})
-		return c.SetCollation("utf8mb4_bin")
-	})
+		return c.SetCollation("utf8mb4_bin") //nolint:wrapcheck // likewise
+	}
+	conn, err := client.ConnectWithDialer(ctx, e.network, e.address, e.User, e.Password.Reveal(), e.Database, dial, prepare)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err() //nolint:wrapcheck // connectError says what was being done

@@ -65,7 +65,7 @@ func (r *cursorRead) columns() error {
 }
 
 func (r *cursorRead) read(ctx context.Context) error {
-	if _, err := r.in.src.begin(ctx, r.w); err != nil {
+	if _, err := r.in.src.begin(ctx, r.w, r.t); err != nil {
 		return err
 	}
 	low, err := r.low()
@@ -117,10 +117,8 @@ func (r *cursorRead) nulls(ctx context.Context) error {
 func (r *cursorRead) number(ctx context.Context, sql string) (int64, error) {
 	n := int64(0)
 	err := r.w.query(ctx, sql, func([]wireColumn) error { return nil }, func(p []byte) error {
-		if len(p) >= 10 { // the head, the bits of NULLs, 8 bytes
-			for i := 9; i >= 2; i-- {
-				n = n<<8 | int64(p[i])
-			}
+		for i := len(p) - 1; i >= 2; i-- { // behind the head and the bits of NULLs
+			n = n<<8 | int64(p[i])
 		}
 		return nil
 	})
@@ -146,7 +144,7 @@ func (r *cursorRead) low() (string, error) {
 			Err: fmt.Errorf("lag %q does not go with a cursor of type %s", lag, c.sql), Hint: hint,
 		}
 	}
-	switch c.form {
+	switch c.form { //nolint:exhaustive // a lag means nothing for others
 	case formDate, formDateTime, formTimestamp:
 		d, err := time.ParseDuration(lag)
 		if err != nil || d < 0 {

@@ -37,11 +37,13 @@ func (d *rowDecoder) describes(cols []wireColumn) error {
 }
 
 // fits reports whether the values of a result's column can be read in the form of col.
+//
+//nolint:cyclop // a table
 func fits(col *sourceColumn, c wireColumn) bool {
 	unsigned := c.flags&mysql.UNSIGNED_FLAG != 0
 	switch c.typ {
 	case mysql.MYSQL_TYPE_TINY, mysql.MYSQL_TYPE_SHORT, mysql.MYSQL_TYPE_INT24, mysql.MYSQL_TYPE_LONG, mysql.MYSQL_TYPE_LONGLONG:
-		return (col.form == formInt || col.form == formBool) && (unsigned == col.unsigned || col.form == formBool) && integerFits(col, c.typ)
+		return integerFits(col, c.typ) && (col.form == formBool || (col.form == formInt && unsigned == col.unsigned))
 	case mysql.MYSQL_TYPE_YEAR:
 		return col.form == formYear
 	case mysql.MYSQL_TYPE_FLOAT:
@@ -67,7 +69,7 @@ func fits(col *sourceColumn, c wireColumn) bool {
 	case mysql.MYSQL_TYPE_VECTOR:
 		return col.form == formVector
 	}
-	switch col.form {
+	switch col.form { //nolint:exhaustive // all others have types of their own
 	case formText, formEnum, formSet, formJSON, formUUID, formInet, formForeign:
 		return c.charset != binaryCharset || col.form != formText
 	case formBytes, formFixed, formVector:
@@ -185,7 +187,7 @@ func value(c *cell, typ byte, p []byte) (int, error) {
 
 // sized decodes a value that comes with its length.
 func sized(c *cell, raw []byte) error {
-	switch c.col.form {
+	switch c.col.form { //nolint:exhaustive // all others have a fixed length
 	case formText, formEnum:
 		return c.text(raw)
 	case formDecimal:

@@ -151,7 +151,12 @@ func classify(e *serverError) (class connector.Class, code, hint string) {
 	case 1048, 1062, 1169, 1216, 1217, 1264, 1265, 1292, 1366, 1367, 1406, 1411, 1451, 1452, 1364, 1557, 1586, 1690, 3140, 3819, 4025:
 		return connector.ClassPermanent, "mysql.value", ""
 	}
-	switch e.state[:min(2, len(e.state))] {
+	return classifyState(e.state)
+}
+
+// classifyState judges by the SQLSTATE where the number is not known.
+func classifyState(state string) (class connector.Class, code, hint string) {
+	switch state[:min(2, len(state))] {
 	case "08":
 		return connector.ClassTransient, "mysql.connection", ""
 	case "40":
@@ -191,7 +196,8 @@ func (e *endpoint) tlsError(out *connector.Error, err error) bool {
 	switch {
 	case errors.As(err, &name):
 		out.Code = "mysql.tls.hostname"
-		out.Err = fmt.Errorf("ssl_mode=verify_identity: the server's certificate is not for %q but for %s", e.Host, certificateNames(name.Certificate))
+		names := certificateNames(name.Certificate)
+		out.Err = fmt.Errorf("ssl_mode=verify_identity: the server's certificate is not for %q but for %s", e.Host, names)
 		out.Hint = "connect by a name of the certificate, or use ssl_mode=verify_ca to check only who signed it"
 	case errors.As(err, &authority):
 		out.Code = "mysql.tls.authority"

@@ -14,7 +14,7 @@ import (
 func newFollower(*Source) connector.Source { return unfollowed{} }
 
 // enter begins the transaction of a chunk, and says what it sees.
-func (s *Source) enter(ctx context.Context, w *wire) (record.Position, error) {
+func (*Source) enter(ctx context.Context, w *wire, _ *sourceTable) (record.Position, error) {
 	return snapshotPosition(), w.exec(ctx, beginSQL)
 }
 

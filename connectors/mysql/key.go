@@ -52,7 +52,7 @@ func keyZero(c sourceColumn) (zero string, dt arrow.DataType) {
 // keyText is the value i of a key's column in the form of bounds and of record.Chunk.Keys: numbers in digits, bytes in hexadecimal digits,
 // dates as the server prints them in UTC, labels of a set with commas between, all else in its canonical text.
 func keyText(c *sourceColumn, arr arrow.Array, i int) string {
-	switch c.form {
+	switch c.form { //nolint:exhaustive // the canonical text of all others will do
 	case formBytes, formFixed, formGeometry:
 		if b, ok := arr.(*array.Binary); ok {
 			return hex.EncodeToString(b.Value(i))
@@ -99,7 +99,7 @@ func clockText(micros int64) string {
 // keyLiteral is a value of a key's column as SQL that the server compares with the column by the column's own order.
 func keyLiteral(c *sourceColumn, text string) (string, error) {
 	bad := func() (string, error) { return "", fmt.Errorf("column %q: %q is no value of %s", c.name, text, c.sql) }
-	switch c.form {
+	switch c.form { //nolint:exhaustive // the server reads the text of all others as the column's type
 	case formInt, formYear, formDecimal:
 		if !isNumber(text) {
 			return bad()

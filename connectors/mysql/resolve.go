@@ -61,7 +61,7 @@ func (s *Source) resolve(ctx context.Context, only string) ([]*sourceTable, erro
 	}
 	s.env.Roundtrip("catalogue")
 	if s.cfg.Query != "" {
-		t, err := s.resolveQuery(ctx, db)
+		t, err := s.resolveQuery(ctx, db, srv)
 		if err != nil {
 			return nil, s.cfg.wrap("reading the catalogue", err)
 		}
@@ -105,7 +105,7 @@ func (s *Source) table(ctx context.Context, q querier, info tableInfo) (*sourceT
 	return t, s.finish(ctx, q, t, info.columns, info.key)
 }
 
-func (s *Source) resolveQuery(ctx context.Context, q querier) (*sourceTable, error) {
+func (s *Source) resolveQuery(ctx context.Context, q querier, srv server) (*sourceTable, error) {
 	name := s.cfg.Name
 	if name == "" {
 		name = "query"
@@ -120,7 +120,7 @@ func (s *Source) resolveQuery(ctx context.Context, q querier) (*sourceTable, err
 	if err != nil {
 		return nil, err
 	}
-	collations, err := readCollations(ctx, q)
+	collations, err := readCollations(ctx, q, srv)
 	if err != nil {
 		return nil, err
 	}
@@ -311,7 +311,7 @@ func (c *SourceConfig) glob(pattern string) *regexp.Regexp {
 	return regexp.MustCompile("(?s)^" + quoted + "$")
 }
 
-func (c *SourceConfig) noTable(name string, all []tableInfo) error {
+func (*SourceConfig) noTable(name string, all []tableInfo) error {
 	names := make([]string, len(all))
 	for i, t := range all {
 		names[i] = t.rel.dataset()

@@ -25,13 +25,13 @@ const beginSQL = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 const isolationSQL = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 
 // begin opens the transaction of a chunk. Of a source that is followed it says what the transaction sees.
-func (s *Source) begin(ctx context.Context, w *wire) (record.Position, error) {
+func (s *Source) begin(ctx context.Context, w *wire, t *sourceTable) (record.Position, error) {
 	s.env.Roundtrip("begin")
 	if err := w.exec(ctx, isolationSQL); err != nil {
 		return record.Position{}, err
 	}
 	if s.cfg.Follow {
-		return s.enter(ctx, w)
+		return s.enter(ctx, w, t)
 	}
 	return snapshotPosition(), w.exec(ctx, beginSQL)
 }
@@ -136,7 +136,7 @@ func (s *Source) readChunk(ctx context.Context, w *wire, t *sourceTable, c recor
 		}
 		where = append(where, conditionSQL(c.Where))
 	}
-	if c.Snapshot, err = s.begin(ctx, w); err != nil {
+	if c.Snapshot, err = s.begin(ctx, w, t); err != nil {
 		return err
 	}
 	empty := true
@@ -185,7 +185,8 @@ func (s *Source) readRows(ctx context.Context, w *wire, t *sourceTable, sql stri
 		err = flush()
 	}
 	if zeros > 0 {
-		s.env.Log.WarnContext(ctx, "dates that no calendar has were read as NULL", slog.String("dataset", t.dataset), slog.Int("values", zeros))
+		s.env.Log.WarnContext(ctx, "dates that no calendar has were read as NULL",
+			slog.String("dataset", t.dataset), slog.Int("values", zeros))
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/connector/chunked"
@@ -211,11 +212,32 @@ func (s *Source) borrow(ctx context.Context, f func(w *wire) error) error {
 		return err
 	}
 	if err := f(w); err != nil {
+		if w.broken && ctx.Err() != nil {
+			s.interrupt(ctx, w)
+		}
 		s.pool.discard(ctx, w)
 		return err
 	}
 	s.pool.put(ctx, w)
 	return nil
+}
+
+// interruptTimeout bounds how long a cancelled read tells the server about it.
+const interruptTimeout = time.Second
+
+// interrupt ends what a connection is doing: the server would find out only when it has a row to send.
+func (s *Source) interrupt(ctx context.Context, w *wire) {
+	s.mu.Lock()
+	db := s.db
+	s.mu.Unlock()
+	if db == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), interruptTimeout)
+	defer cancel()
+	if _, err := db.ExecContext(ctx, "KILL "+strconv.FormatUint(uint64(w.id), 10)); err != nil {
+		s.env.Log.DebugContext(ctx, "ending a statement that was cancelled", slog.Any("error", err))
+	}
 }
 
 // pool keeps connections for reading rows that are not in use. It may be used concurrently.
@@ -228,14 +250,14 @@ type pool struct {
 	over bool
 }
 
-var errClosed = errors.New("the source is closed")
+var errSourceClosed = errors.New("the source is closed")
 
 // take returns a connection that no one else uses.
 func (p *pool) take(ctx context.Context) (*wire, error) {
 	p.mu.Lock()
 	if p.over {
 		p.mu.Unlock()
-		return nil, errClosed
+		return nil, errSourceClosed
 	}
 	if n := len(p.free); n > 0 {
 		w := p.free[n-1]

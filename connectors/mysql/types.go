@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -92,7 +93,17 @@ func (c *sourceColumn) dated() bool {
 	return c.form == formDate || c.form == formDateTime || c.form == formTimestamp
 }
 
+// geometries are the types of shapes.
+func geometries() []string {
+	return []string{
+		"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",
+		"geomcollection",
+	}
+}
+
 // plain sets the form and the type without options.
+//
+//nolint:cyclop // a table
 func (c *sourceColumn) plain() {
 	switch c.data {
 	case "tinyint", "smallint", "mediumint", "int", "integer", "bigint":
@@ -130,8 +141,6 @@ func (c *sourceColumn) plain() {
 		c.form, c.arrow = formSet, arrow.ListOf(arrow.BinaryTypes.String)
 	case "json":
 		c.form, c.arrow = formJSON, record.JSONType()
-	case "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection", "geomcollection":
-		c.form, c.arrow = formGeometry, arrow.BinaryTypes.Binary
 	case "uuid":
 		c.form, c.arrow = formUUID, record.UUIDType()
 	case "inet4", "inet6":
@@ -140,6 +149,9 @@ func (c *sourceColumn) plain() {
 		c.form, c.arrow = formVector, arrow.ListOf(arrow.PrimitiveTypes.Float32)
 	default:
 		c.form, c.arrow = formForeign, record.ForeignType(systemName, c.sql)
+		if slices.Contains(geometries(), c.data) {
+			c.form, c.arrow = formGeometry, arrow.BinaryTypes.Binary
+		}
 	}
 }
 

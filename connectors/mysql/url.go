@@ -52,6 +52,9 @@ func setParameters(cfg any, query [][2]string) error {
 			errs = append(errs, connector.UnknownName("parameter", name, parameterNames(cfg)))
 			continue
 		}
+		if name == "ssl_mode" { // others write VERIFY_CA, or verify-ca
+			value = (&Connection{SSLMode: value}).sslMode()
+		}
 		errs = append(errs, connector.SetOption(cfg, name, value))
 	}
 	return errors.Join(errs...)
