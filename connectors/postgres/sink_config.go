@@ -52,9 +52,13 @@ func (c *SinkConfig) Contract() (connector.SinkContract, error) {
 	}
 	return connector.SinkContract{
 		Modes: []connector.WriteMode{connector.Append, connector.Upsert, connector.Replace}, Input: connector.Changelog,
-		Atomicity: connector.PositionInTransaction, Durable: true, NeedsKey: true, Keyless: true,
+		Atomicity: connector.PositionInTransaction, Durable: true, NeedsKey: true, Keyless: true, Rows: likedRows,
 	}, nil
 }
+
+// likedRows share pages of a large table, as they are written in the order of their keys: at random ones, 64k rows at once cost the server
+// a third less than 8k.
+const likedRows = 64 << 10
 
 // Identity implements connector.SinkConfig: where rows go, not how to get there.
 func (c *SinkConfig) Identity() map[string]string {

@@ -47,8 +47,12 @@ func (c *SinkConfig) Contract() (connector.SinkContract, error) {
 	return connector.SinkContract{
 		Modes: []connector.WriteMode{connector.Append, connector.Upsert, connector.Replace}, Input: connector.Changelog,
 		Atomicity: connector.PositionInTransaction, Durable: c.Path != inMemory, NeedsKey: true, Keyless: true,
+		Rows: likedRows,
 	}, nil
 }
+
+// likedRows share pages of a large table, as they are written in the order of their keys.
+const likedRows = 64 << 10
 
 // Identity is which tables are written.
 func (c *SinkConfig) Identity() map[string]string {

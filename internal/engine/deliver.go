@@ -27,6 +27,7 @@ type deliverer struct {
 	kind  laneKind
 	bad   *badCounter
 	pacer *pacer
+	room  gatherRoom
 
 	mu      sync.Mutex // guards v, which a stuck run looks at, and the two behind it
 	v       *value
@@ -104,6 +105,7 @@ type inflow struct {
 func newDeliverer(g *generation, i int) *deliverer {
 	return &deliverer{
 		g: g, i: i, spec: g.r.plan.Sinks[i], offer: g.r.offers[i], bad: g.r.sinkBad[i], pacer: newPacer(g.r.plan.Retry, g.r.random),
+		room:     gatherRoomFor(g.r.offers[i].Contract.Rows, g.r.plan.Commit.Bytes),
 		datasets: map[string]*inflow{}, failed: map[string]bool{}, pending: pending{rows: map[string]int64{}},
 		attached: make(chan struct{}, 1),
 	}

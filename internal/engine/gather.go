@@ -9,10 +9,26 @@ import (
 // A lane that is behind has many small batches: those of one dataset are written as one, as long as more are waiting. A sink that keeps
 // its position shows nothing of them before its commit, so that the order between datasets does not matter.
 const (
-	gatherRows  = 8192    // of all datasets: more are written
+	gatherRows  = 8192    // of all datasets: more are written, where the sink has no wish
 	gatherBytes = 4 << 20 // likewise
-	gatherUnder = 1024    // rows: larger batches are worth their way
+	mostGather  = 8 << 20 // likewise, where it has one
+	gatherUnder = 8       // batches of more than this part of that are worth their way
 )
+
+// gatherRoom is how much is gathered.
+type gatherRoom struct {
+	rows  int   // that are written as soon as there are so many
+	bytes int64 // likewise
+	under int   // batches of so many rows are written on their own
+}
+
+// gatherRoomFor works out how much is gathered for a sink that likes so many rows at once, and collects so many bytes before a commit.
+func gatherRoomFor(wish int, commit int64) gatherRoom {
+	if wish <= gatherRows {
+		return gatherRoom{rows: gatherRows, bytes: gatherBytes, under: gatherRows / gatherUnder}
+	}
+	return gatherRoom{rows: wish, bytes: max(gatherBytes, min(commit, mostGather)), under: wish/gatherUnder + 1}
+}
 
 // gathered are batches of one dataset that are to be written as one.
 type gathered struct {
@@ -45,7 +61,7 @@ func (d *deliverer) gather(ctx context.Context, b *record.Batch) error {
 	d.waitRows += b.NumRows()
 	d.waitBytes += b.Bytes()
 	d.dirty = true
-	if d.waitRows >= gatherRows || d.waitBytes >= gatherBytes || d.consumer.CaughtUp() {
+	if d.waitRows >= d.room.rows || d.waitBytes >= d.room.bytes || d.consumer.CaughtUp() {
 		return d.writeGathered(ctx)
 	}
 	return nil
@@ -54,7 +70,7 @@ func (d *deliverer) gather(ctx context.Context, b *record.Batch) error {
 // gathers reports whether a batch may be written together with others.
 func (d *deliverer) gathers(b *record.Batch) bool {
 	return d.kind == stores && d.g.back != nil && !b.Truncate && b.Chunk == nil && len(b.Txns) > 0 && len(b.Rejects) == 0 &&
-		b.Rows != nil && b.NumRows() > 0 && b.NumRows() < gatherUnder
+		b.Rows != nil && b.NumRows() > 0 && b.NumRows() < d.room.under
 }
 
 func (d *deliverer) gatheredOf(name string) *gathered {
