@@ -291,7 +291,8 @@ func Bytes(a arrow.Array, i int) []byte {
 	case *array.FixedSizeBinary:
 		v = a.Value(i)
 	case *array.String:
-		from, to := a.ValueOffset(i), a.ValueOffset(i+1)
+		from := a.ValueOffset(i)
+		to := from + len(a.Value(i))
 		v = a.ValueBytes()[from-a.ValueOffset(0) : to-a.ValueOffset(0)]
 	}
 	if v == nil {
