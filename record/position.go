@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // Position is where a source stands. Only the source that made it can read it or order it against another one.
@@ -19,10 +20,14 @@ func (p Position) Zero() bool { return len(p.Data) == 0 }
 // Equal reports whether both positions are the same bytes of the same shape. It says nothing about order.
 func (p Position) Equal(q Position) bool { return p.Shape == q.Shape && bytes.Equal(p.Data, q.Data) }
 
-// String returns the position's data, for people.
+// String returns the position's data, for people: of a long one (an offset for each of many partitions) the beginning.
 func (p Position) String() string {
-	if p.Zero() {
+	const most = 300
+	switch n := len(p.Data); {
+	case p.Zero():
 		return "none"
+	case n > most:
+		return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(string(p.Data[:most]), ""), n)
 	}
 	return string(p.Data)
 }

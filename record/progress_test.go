@@ -2,7 +2,9 @@ package record_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -32,5 +34,22 @@ func TestProgressAppend(t *testing.T) {
 	}
 	if _, err := (record.Progress{Ledger: []byte(`{`)}).Append(nil); err == nil {
 		t.Error("a ledger that is no JSON was taken")
+	}
+}
+
+// A position of very many parts is shortened where people read it, at a whole character.
+func TestPositionString(t *testing.T) {
+	short := record.Position{Shape: 1, Data: []byte(`{"at":1}`)}
+	if got := short.String(); got != `{"at":1}` {
+		t.Error(got)
+	}
+	for n := range 4 {
+		long := record.Position{Shape: 1, Data: []byte(`"` + strings.Repeat("x", n) + strings.Repeat("é", 5000) + `"`)}
+		if got := long.String(); len(got) > 400 || !utf8.ValidString(got) || !strings.Contains(got, "bytes)") {
+			t.Errorf("%d bytes: %q", len(got), got)
+		}
+	}
+	if got := (record.Position{}).String(); got != "none" {
+		t.Error(got)
 	}
 }

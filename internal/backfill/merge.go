@@ -86,7 +86,7 @@ func New(src connector.Merger, compare func(a, b record.Position) (int, bool), l
 			if err != nil {
 				return nil, err //nolint:wrapcheck // it was decoded just now
 			}
-			k := known{string(text), l.Ahead.String(), l.Loose}
+			k := known{string(text), string(l.Ahead.Data), l.Loose}
 			if same[k] == nil { // lanes with the same state share one read
 				e.Refill = e.Refill || l.Loose
 				same[k] = e.restore()
@@ -105,7 +105,7 @@ func New(src connector.Merger, compare func(a, b record.Position) (int, bool), l
 			if err != nil {
 				return nil, err //nolint:wrapcheck // it was decoded just now
 			}
-			k := known{text: string(text), gate: l.Ahead.String()}
+			k := known{text: string(text), gate: string(l.Ahead.Data)}
 			if parts[k] == nil {
 				parts[k] = e.restore()
 				parts[k].gate = l.Ahead

@@ -167,7 +167,7 @@ func (t *tracker) behind(now time.Time, read int64, sinks []engine.SinkStatus) b
 	behind := false
 	for _, s := range sinks {
 		seen := t.sinks[s.Name]
-		if durable, at := s.Durable+s.Skipped, s.Position.String(); seen.at.IsZero() || durable != seen.durable || at != seen.position {
+		if durable, at := s.Durable+s.Skipped, string(s.Position.Data); seen.at.IsZero() || durable != seen.durable || at != seen.position {
 			seen = sinkTrack{durable: durable, position: at, at: now}
 			t.sinks[s.Name] = seen
 		}
