@@ -41,7 +41,7 @@ func (s *Source) PlanChunksTo(ctx context.Context, dataset string, after, to []b
 }
 
 // firstShare is the part of a chunk that the first one of a table gets: the walk to its end is what the first row waits for.
-const firstShare = 16
+const firstShare = 64
 
 // planKeys yields the chunks of whole.
 func (s *Source) planKeys(

@@ -32,9 +32,9 @@ type cursorRead struct {
 
 // dataset reads one dataset and ends with an empty batch that carries the position behind it.
 func (in *incremental) dataset(ctx context.Context, t *sourceTable, next string) error {
-	r := &cursorRead{in: in, t: t, next: next, base: in.at.Cursors[t.dataset]}
-	if in.at.Dataset == t.dataset && in.at.Open != nil {
-		r.open, r.step = *in.at.Open, in.at.Step
+	r := &cursorRead{in: in, t: t, next: next, base: in.At.Cursors[t.dataset]}
+	if in.At.Dataset == t.dataset && in.At.Open != nil {
+		r.open, r.step = *in.At.Open, in.At.Step
 	}
 	if err := r.columns(); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (r *cursorRead) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, cut := range r.in.cuts {
+	for _, cut := range r.in.Cuts {
 		if cut.Dataset == r.t.dataset && cut.Step > r.step {
 			if err := r.stretch(ctx, low, &cut); err != nil {
 				return err
@@ -96,7 +96,7 @@ func (r *cursorRead) nulls(ctx context.Context) error {
 	}
 	where := []string{ident(s.cfg.Cursor) + " IS NULL"}
 	if s.cfg.CursorNulls == nullInclude {
-		return s.readRows(ctx, r.w, r.t, r.t.selectSQL(where, ""), func(b *record.Batch) error { return r.in.emit(ctx, b) })
+		return s.readRows(ctx, r.w, r.t, r.t.selectSQL(where, ""), func(b *record.Batch) error { return r.in.Emit(ctx, b) })
 	}
 	n, err := r.number(ctx, "SELECT count(*) FROM "+r.t.from+r.t.whereSQL(where))
 	switch {
@@ -240,13 +240,13 @@ func (r *cursorRead) stretch(ctx context.Context, low string, cut *cursorPositio
 	sql := r.t.selectSQL(where, " ORDER BY "+strings.Join(names, ", "))
 	err := r.in.src.readRows(ctx, r.w, r.t, sql, func(b *record.Batch) error {
 		r.advance(b, cut)
-		return r.in.emit(ctx, b)
+		return r.in.Emit(ctx, b)
 	})
 	if err != nil || cut == nil {
 		return err
 	}
 	r.open, r.step = *cut.Open, cut.Step
-	return r.in.emit(ctx, &record.Batch{Schema: r.t.schema, Position: cut.encode()})
+	return r.in.Emit(ctx, &record.Batch{Schema: r.t.schema, Position: cut.Encode()})
 }
 
 // advance moves on to the last row of a batch, and gives the batch its position where one can be: without a key, rows of equal cursor
@@ -267,7 +267,7 @@ func (r *cursorRead) advance(b *record.Batch, cut *cursorPosition) {
 		return
 	}
 	r.step = step
-	b.Position = r.in.at.with(r.t.dataset, r.open, r.step).encode()
+	b.Position = r.in.At.With(r.t.dataset, r.open, r.step).Encode()
 }
 
 // keyOf is the key of a row.
@@ -323,8 +323,8 @@ func (r *cursorRead) finish(ctx context.Context) error {
 	if err := r.w.exec(ctx, "COMMIT"); err != nil {
 		return err
 	}
-	r.in.at = r.in.at.finished(r.t.dataset, state, r.next)
-	return r.in.emit(ctx, &record.Batch{Schema: r.t.schema, Position: r.in.at.encode()})
+	r.in.At = r.in.At.Finished(r.t.dataset, state, r.next)
+	return r.in.Emit(ctx, &record.Batch{Schema: r.t.schema, Position: r.in.At.Encode()})
 }
 
 // further asks whether this round came as far as the last one: with a lag it may end before.

@@ -25,6 +25,32 @@
 //
 // Privileges: SELECT on what is read; leat check lists what is missing with its GRANT.
 //
+// # Sink
+//
+// A [Sink] writes to InnoDB tables. One transaction is open from the first row to the next commit, and the lane's progress is written in
+// it, under a fence: a commit checks, saves and commits in one message. Tables that are missing are made, with the narrowest types that hold
+// every value, and with a collation in which only equal texts are equal, trailing blanks included.
+//
+//   - append adds rows: many in a file (LOAD DATA LOCAL) where the server allows that, else by INSERT.
+//   - upsert finds rows strictly by their key. Where the key's is the only unique index, and one that compares exactly, a statement
+//     inserts or updates; else rows pass through a temporary table, those that are there are updated, the others inserted, so that a row
+//     which has a value that another row has to itself is refused, never written over that row. Keys that an old table takes for equal
+//     though they are not (a and A) do not meet either.
+//   - replace writes to new tables that take the places of the old ones at once, see docs/formats/mysql-progress.md.
+//
+// No value is changed quietly: the session is strict, every statement that writes is asked for its warnings, and what the server would
+// round, pad or cut without one (fractions of seconds, char, binary, float, enum, null in a column with a default) is looked at here.
+// Refused rows are named one by one, and all others are written.
+//
+// The server commits whatever is open when a table is made or changed. So that is done on a second connection, and where the transaction is
+// in the way it is rolled back, and its rows are written again behind the change. Each step of a change is noted, so that whoever goes
+// on after a crash knows how far it came.
+//
+// Rows of datasets without a key are found by their whole image. Instants are kept in TIMESTAMP, which ends in 2038, or, by the option
+// instants, in DATETIME as UTC. A TRUNCATE of the source deletes, since TRUNCATE would commit.
+//
+// Privileges: SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX, REFERENCES and CREATE TEMPORARY TABLES on the database.
+//
 // # Connections
 //
 // Two libraries share the work: go-sql-driver/mysql runs the statements whose answers are few, go-mysql connects and logs in for what

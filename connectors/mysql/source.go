@@ -173,7 +173,7 @@ func (s *Source) Compare(a, b record.Position) (int, bool) {
 	case s.cfg.Follow:
 		return compareFollowed(a, b)
 	case s.cfg.Cursor != "":
-		return compareCursors(a, b)
+		return chunked.CompareCursors[cursorState](a, b)
 	}
 	return chunked.Compare(a, b)
 }
@@ -184,7 +184,7 @@ func (s *Source) Migrate(p record.Position) (record.Position, error) {
 	case s.cfg.Follow:
 		return migrateFollowed(p)
 	case s.cfg.Cursor != "":
-		_, err := decodeCursors(p)
+		_, err := chunked.DecodeCursors[cursorState](p)
 		return p, err
 	}
 	return chunked.Migrate(p) //nolint:wrapcheck // speaks for itself
