@@ -11,7 +11,7 @@ func Definition() connector.Definition {
 			"by a cursor column, or follows every change of tables by the binary log. Writes tables by append, upsert (changes too) or " +
 			"replacement, with the position in the same transaction. The source needs SELECT, and to follow REPLICATION SLAVE and " +
 			"REPLICATION CLIENT (MariaDB: BINLOG MONITOR).",
-		Schemes: []string{"mysql", "mariadb"},
+		Schemes: schemes(),
 		Source:  NewSource,
 		Sink:    NewSink,
 		Types:   TypeRules(),

@@ -10,7 +10,7 @@ func Definition() connector.Definition {
 		Doc: "Reads tables, views and queries of PostgreSQL 13 and newer in parallel chunks, in full or by a cursor column, or follows " +
 			"every change of tables. Writes tables by append, upsert (changes too) or replacement, with the position in the same " +
 			"transaction. The source needs CONNECT, USAGE and SELECT, and REPLICATION to follow.",
-		Schemes: []string{"postgres", "postgresql"},
+		Schemes: schemes(),
 		Source:  NewSource,
 		Sink:    NewSink,
 		Types:   TypeRules(),

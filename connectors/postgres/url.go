@@ -1,21 +1,19 @@
 package postgres
 
 import (
-	"encoding/hex"
 	"errors"
-	"fmt"
-	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/leatdata/leat/connector"
 )
 
+func schemes() []string { return []string{"postgres", "postgresql"} }
+
 // setURL fills a configuration from postgres://user:password@host:port/database?parameters. Parameters are those of libpq and the
 // configuration's own options. No part of the URL appears in an error, because it may be a part of the password.
 func setURL(cfg any, c *Connection, raw string) error {
-	parts, err := splitURL(raw, parameterNames(cfg))
+	u, err := connector.ParseServerURL(raw, schemes(), parameterNames(cfg))
 	if err != nil {
 		return &connector.Error{
 			Class: connector.ClassConfig, Code: "postgres.url", Doing: "reading the PostgreSQL URL", Err: err,
@@ -23,14 +21,28 @@ func setURL(cfg any, c *Connection, raw string) error {
 				"(@ is %40, / is %2F, # is %23, ? is %3F, % is %25); or leave it out and set PGPASSWORD, or the option password",
 		}
 	}
-	c.Host, c.Port, c.User, c.Database = parts.host, parts.port, parts.user, parts.database
-	if parts.password != "" {
-		c.Password = connector.Secret(parts.password)
+	c.Host, c.Port = hostsAndPorts(u.Hosts)
+	c.User, c.Database = u.User, u.Path
+	if u.Password != "" {
+		c.Password = u.Password
 	}
-	if err := setParameters(cfg, c, parts.query); err != nil {
+	if err := setParameters(cfg, c, u.Query); err != nil {
 		return &connector.Error{Class: connector.ClassConfig, Code: "postgres.url", Doing: "reading the PostgreSQL URL", Err: err}
 	}
 	return nil
+}
+
+// hostsAndPorts are the lists that libpq takes: a port for each host where there is any.
+func hostsAndPorts(list []connector.ServerAddress) (hosts, ports string) {
+	names, numbers, some := make([]string, len(list)), make([]string, len(list)), false
+	for i, a := range list {
+		names[i], numbers[i] = a.Host, a.Port
+		some = some || a.Port != ""
+	}
+	if some {
+		ports = strings.Join(numbers, ",")
+	}
+	return strings.Join(names, ","), ports
 }
 
 func parameterNames(cfg any) []string {
@@ -60,139 +72,4 @@ func setParameters(cfg any, c *Connection, query [][2]string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// urlParts is a URL taken apart and decoded.
-type urlParts struct {
-	user, password, host, port, database string
-	query                                [][2]string
-}
-
-var errURL = errors.New("the URL can't be taken apart")
-
-// splitURL takes a URL apart. Where the password holds raw special characters, it looks for the only place where the host can begin.
-func splitURL(raw string, known []string) (urlParts, error) {
-	scheme, rest, ok := strings.Cut(raw, "://")
-	if !ok || (!strings.EqualFold(scheme, "postgres") && !strings.EqualFold(scheme, "postgresql")) {
-		return urlParts{}, errors.New("it does not begin with postgres://")
-	}
-	proper := strings.IndexAny(rest, "/?#")
-	if proper < 0 {
-		proper = len(rest)
-	}
-	if p, err := splitAt(rest, strings.LastIndexByte(rest[:proper], '@'), nil); err == nil {
-		return p, nil
-	}
-	var found []urlParts
-	for at := range len(rest) {
-		if rest[at] != '@' {
-			continue
-		}
-		if p, err := splitAt(rest, at, known); err == nil {
-			found = append(found, p)
-		}
-	}
-	if len(found) != 1 {
-		return urlParts{}, errURL
-	}
-	return found[0], nil
-}
-
-// hostPattern is one host with its port: a name, an IPv6 address in brackets, or the percent-encoded folder of a socket.
-var hostPattern = regexp.MustCompile(`^(?:(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?$`)
-
-// splitAt takes the URL apart with the user in front of at (-1: no user). With known, parameters must be among them.
-func splitAt(rest string, at int, known []string) (urlParts, error) {
-	var p urlParts
-	var err error
-	if at >= 0 {
-		user, password, _ := strings.Cut(rest[:at], ":")
-		p.user, p.password = decodeLenient(user), decodeLenient(password)
-		rest = rest[at+1:]
-	}
-	rest, query, _ := strings.Cut(rest, "?")
-	hosts, database, _ := strings.Cut(rest, "/")
-	if strings.ContainsAny(database, "/@#") {
-		return p, errURL
-	}
-	if p.host, p.port, err = splitHosts(hosts); err != nil {
-		return p, errURL
-	}
-	if p.database, err = url.PathUnescape(database); err != nil {
-		return p, errURL
-	}
-	if p.query, err = splitQuery(query); err != nil {
-		return p, err
-	}
-	for _, kv := range p.query {
-		if known != nil && !slices.Contains(known, kv[0]) {
-			return p, errURL
-		}
-	}
-	return p, nil
-}
-
-func splitHosts(hosts string) (host, port string, err error) {
-	if hosts == "" {
-		return "", "", nil
-	}
-	var names, ports []string
-	some := false
-	for h := range strings.SplitSeq(hosts, ",") {
-		if !hostPattern.MatchString(h) {
-			return "", "", errURL
-		}
-		var name, p string
-		if end := strings.IndexByte(h, ']'); strings.HasPrefix(h, "[") && end > 0 {
-			name, p = h[1:end], strings.TrimPrefix(h[end+1:], ":")
-		} else {
-			name, p, _ = strings.Cut(h, ":")
-		}
-		if name, err = url.PathUnescape(name); err != nil {
-			return "", "", fmt.Errorf("host: %w", errURL)
-		}
-		names, ports = append(names, name), append(ports, p)
-		some = some || p != ""
-	}
-	if some {
-		port = strings.Join(ports, ",")
-	}
-	return strings.Join(names, ","), port, nil
-}
-
-// splitQuery keeps plus signs, as libpq does.
-func splitQuery(query string) ([][2]string, error) {
-	if query == "" {
-		return nil, nil
-	}
-	var out [][2]string
-	for pair := range strings.SplitSeq(query, "&") {
-		name, value, ok := strings.Cut(pair, "=")
-		name, errN := url.PathUnescape(name)
-		value, errV := url.PathUnescape(value)
-		if !ok || name == "" || errN != nil || errV != nil {
-			return nil, errors.New("a parameter is not of the form name=value, or a % in it is not followed by two hex digits (write %25)")
-		}
-		out = append(out, [2]string{name, value})
-	}
-	return out, nil
-}
-
-// decodeLenient decodes percent-encoding where all of it is valid, and else takes s as it is.
-func decodeLenient(s string) string {
-	for i := 0; i < len(s); i++ {
-		if s[i] != '%' {
-			continue
-		}
-		if len(s) < i+3 {
-			return s
-		}
-		if _, err := hex.DecodeString(s[i+1 : i+3]); err != nil {
-			return s
-		}
-	}
-	if decoded, err := url.PathUnescape(s); err == nil {
-		return decoded
-	}
-	return s
 }
