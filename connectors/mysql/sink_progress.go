@@ -137,11 +137,11 @@ func (s *Sink) raise(ctx context.Context) error {
 }
 
 // raiseSQL makes the lane's row exist with this fence, unless it has seen a higher one, and returns the fence that it has. It also
-// fails where the other table is missing.
+// fails where one of the other tables is missing.
 func (l lane) raiseSQL() []string {
 	return []string{
-		fmt.Sprintf("INSERT INTO %s (pipeline, lane, fence, updated) SELECT %s, %s, %d, UTC_TIMESTAMP(6) FROM (SELECT COUNT(*) FROM %s) c, (SELECT COUNT(*) FROM %s) d"+
-			" ON DUPLICATE KEY UPDATE fence = GREATEST(fence, %[4]d)",
+		fmt.Sprintf("INSERT INTO %s (pipeline, lane, fence, updated) SELECT %s, %s, %d, UTC_TIMESTAMP(6)"+
+			" FROM (SELECT COUNT(*) FROM %s) c, (SELECT COUNT(*) FROM %s) d ON DUPLICATE KEY UPDATE fence = GREATEST(fence, %[4]d)",
 			l.progress(), literal(l.pipeline), literal(l.name), l.fence, l.columns(), l.shadows()),
 		fmt.Sprintf("SELECT fence FROM %s WHERE %s", l.progress(), l.where()),
 	}

@@ -302,8 +302,8 @@ func (s *Sink) applyFile(ctx context.Context, l load, lead []string, from, to in
 			return err
 		}
 	}
-	sql := fmt.Sprintf("LOAD DATA LOCAL INFILE 'Reader::%s' INTO TABLE %s CHARACTER SET binary"+
-		` FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n' (%s)`, s.reader, l.d.target, idents(l.d.plan.names()))
+	sql := "LOAD DATA LOCAL INFILE 'Reader::" + s.reader + "' INTO TABLE " + l.d.target.String() + " CHARACTER SET binary" +
+		` FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n' (` + idents(l.d.plan.names()) + ")"
 	s.env.Roundtrip("load")
 	done, err := s.db.conn.ExecContext(ctx, sql)
 	if err != nil {
