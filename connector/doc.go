@@ -13,6 +13,6 @@
 //
 // A batch that was handed over is never changed by anybody. See package record.
 //
-// What hands out or takes single records is more easily written with package connector/records, whose FromRecords and ToRecords make a Source
-// and a Sink of it. docs/spi.md is for authors of connectors.
+// What hands out or takes single records is more easily written with package connector/records: its FromRecords and ToRecords make a
+// Source and a Sink of it. docs/spi.md is for authors of connectors.
 package connector
