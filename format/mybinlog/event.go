@@ -195,17 +195,22 @@ type Begin struct {
 	GTID       GTID      // zero: the server writes none
 	Committed  time.Time // zero: it does not say; the header's time has whole seconds
 	Standalone bool      // MariaDB: one statement, without an end of its own
+	Prepared   bool      // MariaDB: it ends prepared, as XA has it; MySQL has a statement for that
 }
 
-// mariaStandalone is the flag for Begin.Standalone.
-const mariaStandalone = 1
+// Flags of MariaDB's events.
+const (
+	mariaStandalone = 1
+	mariaPrepared   = 64
+)
 
 // ParseMariaGTID reads the body of a TypeMariaGTID.
 func ParseMariaGTID(h Header, body []byte) (b Begin, err error) {
 	r := reader{b: body}
 	b.GTID = GTID{Flavor: MariaDB, Server: h.Server, N: r.uint(8)}
 	b.GTID.Domain = uint32(r.uint(4))
-	b.Standalone = r.uint(1)&mariaStandalone != 0
+	flags := r.uint(1)
+	b.Standalone, b.Prepared = flags&mariaStandalone != 0, flags&mariaPrepared != 0
 	return b, r.err()
 }
 
