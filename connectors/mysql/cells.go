@@ -56,6 +56,7 @@ type cell struct {
 	list *array.ListBuilder
 
 	zeros int // dates that became NULL, since zeros was last read
+	room  int // how many bytes of text or data the last batch had
 	tmp   []byte
 }
 
@@ -114,7 +115,28 @@ func newCell(col *sourceColumn, cs *charset) *cell {
 }
 
 // take returns the values so far, and begins anew.
-func (c *cell) take() arrow.Array { return c.b.NewArray() }
+func (c *cell) take() arrow.Array {
+	switch {
+	case c.list != nil:
+	case c.str != nil:
+		c.room = c.str.DataLen()
+	case c.bin != nil:
+		c.room = c.bin.DataLen()
+	}
+	return c.b.NewArray()
+}
+
+// reserve makes room for as many rows as the last batch had, so that it need not grow step by step.
+func (c *cell) reserve(rows int) {
+	c.b.Reserve(rows)
+	switch {
+	case c.list != nil:
+	case c.str != nil:
+		c.str.ReserveData(c.room)
+	case c.bin != nil:
+		c.bin.ReserveData(c.room)
+	}
+}
 
 // null appends NULL.
 func (c *cell) null() { c.b.AppendNull() }

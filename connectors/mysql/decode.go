@@ -102,6 +102,7 @@ func (d *rowDecoder) row(p []byte) error {
 		return errPacket
 	}
 	nulls := p[1:at]
+	d.to.begin()
 	for i, typ := range d.types {
 		c := d.to.cells[i]
 		if bit := i + nullOffset; nulls[bit/8]>>(bit%8)&1 == 1 {

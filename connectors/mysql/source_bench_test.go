@@ -35,7 +35,7 @@ func benchTable(b *testing.B, f mysqltest.Flavor) string {
 			ts timestamp(6) NOT NULL, doc json, uid binary(16))`,
 		`CREATE TABLE digits (d int PRIMARY KEY)`, `INSERT INTO digits VALUES (0),(1),(2),(3),(4),(5),(6),(7),(8),(9)`,
 		fmt.Sprintf(`INSERT INTO wide SELECT i, i %% 1000, i * 0.37, i * 1.25, concat('name of ', i), concat('c', i %% 9999), i %% 2,
-			'2026-01-01' + INTERVAL i SECOND, json_object('n', i, 'tag', 'x'), unhex(md5(i)) FROM
+			'2026-01-01' + INTERVAL i SECOND, json_object('n', i, 'tag', 'x'), unhex(left(sha2(i, 256), 32)) FROM
 			(SELECT a.d + 10*b.d + 100*c.d + 1000*d.d + 10000*e.d + 100000*f.d + 1000000*g.d AS i FROM digits a, digits b, digits c,
 				digits d, digits e, digits f, digits g) n WHERE i < %d ORDER BY i`, benchRows()),
 		`ANALYZE TABLE wide`)
