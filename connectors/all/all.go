@@ -7,6 +7,7 @@ import (
 	"github.com/leatdata/leat/connectors/discard"
 	"github.com/leatdata/leat/connectors/duckdb"
 	"github.com/leatdata/leat/connectors/file"
+	"github.com/leatdata/leat/connectors/kafka"
 	"github.com/leatdata/leat/connectors/postgres"
 	"github.com/leatdata/leat/connectors/sqlite"
 )
@@ -16,7 +17,7 @@ func All() (*connector.Registry, error) {
 	reg := &connector.Registry{}
 	var errs []error
 	for _, d := range []connector.Definition{
-		discard.Definition(), duckdb.Definition(), file.Definition(), postgres.Definition(), sqlite.Definition(),
+		discard.Definition(), duckdb.Definition(), file.Definition(), kafka.Definition(), postgres.Definition(), sqlite.Definition(),
 	} {
 		errs = append(errs, reg.Register(d))
 	}

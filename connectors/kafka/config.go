@@ -1,9 +1,11 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"path"
 	"slices"
 	"strconv"
@@ -11,8 +13,8 @@ import (
 	"time"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/format/debezium"
 	"github.com/leatdata/leat/format/message"
-	"github.com/leatdata/leat/format/message/formats"
 )
 
 // Definition returns the connector, for a registry.
@@ -26,6 +28,7 @@ func Definition() connector.Definition {
 		Schemes: []string{"kafka", "kafkas"},
 		Source:  NewSource,
 		Sink:    NewSink,
+		Types:   typeRules(),
 	}
 }
 
@@ -50,6 +53,8 @@ type Connection struct {
 
 	ClientID string        `leat:"client_id" doc:"name that the brokers' logs and quotas show"`
 	Timeout  time.Duration `leat:"timeout" doc:"how long to try to reach the cluster, and to wait for an answer"`
+
+	dial func(ctx context.Context, network, host string) (net.Conn, error) // of tests; nil: as usual
 }
 
 // Values of the option sasl.
@@ -120,7 +125,7 @@ func (c *SourceConfig) Contract() (connector.SourceContract, error) {
 	if err := c.validate(); err != nil {
 		return connector.SourceContract{}, err
 	}
-	f, err := c.open(formats.Options{})
+	f, err := c.open(debezium.Options{})
 	if err != nil {
 		return connector.SourceContract{}, err
 	}
@@ -198,7 +203,7 @@ func (c *SourceConfig) Open(env connector.Env) (connector.Source, error) {
 	if err := connector.ResolveParent(&cfg, env.Parent, nil); err != nil {
 		return nil, err
 	}
-	f, err := cfg.open(formats.Options{})
+	f, err := cfg.open(debezium.Options{})
 	if err != nil {
 		return nil, err
 	}

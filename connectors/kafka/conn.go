@@ -118,8 +118,11 @@ func (c *Connection) login() sasl.Mechanism {
 func (c *Connection) client(env connector.Env, more ...kgo.Opt) (*kgo.Client, error) {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...), kgo.ClientID(c.ClientID), kgo.WithLogger(logger{env.Log, c}), kgo.WithHooks(calls{env.Roundtrip}),
-		kgo.DialTimeout(c.Timeout), kgo.RetryTimeout(c.Timeout), kgo.RequestTimeoutOverhead(c.Timeout), kgo.DisableClientMetrics(),
+		kgo.RetryTimeout(c.Timeout), kgo.RequestTimeoutOverhead(c.Timeout), kgo.DisableClientMetrics(),
 		kgo.MetadataMinAge(250 * time.Millisecond), //nolint:mnd // a new topic is found at once
+	}
+	if c.dial == nil {
+		opts = append(opts, kgo.DialTimeout(c.Timeout))
 	}
 	if c.TLS {
 		cfg, err := c.tlsConfig()
@@ -127,6 +130,9 @@ func (c *Connection) client(env connector.Env, more ...kgo.Opt) (*kgo.Client, er
 			return nil, err
 		}
 		opts = append(opts, kgo.DialTLSConfig(cfg))
+	}
+	if c.dial != nil {
+		opts = append(opts, kgo.Dialer(c.dial))
 	}
 	if m := c.login(); m != nil {
 		opts = append(opts, kgo.SASL(m))

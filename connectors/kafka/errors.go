@@ -111,7 +111,7 @@ func (c *Connection) connectError(e *connector.Error, err error) bool {
 	case errors.As(err, &alert), strings.Contains(err.Error(), "remote error: tls"):
 		e.Code = "kafka.tls"
 		e.Hint = "the brokers may want a certificate: tls_cert=FILE and tls_key=FILE"
-	case errors.As(err, &first):
+	case errors.As(err, &first), strings.Contains(err.Error(), "tls alert record"):
 		e.Class, e.Code = connector.ClassTransient, "kafka.handshake"
 		e.Err = fmt.Errorf("%s closed the connection at once", where)
 		e.Hint = "the port may want TLS (kafkas://) or a login (user and password), or may not be Kafka's"

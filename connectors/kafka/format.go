@@ -4,31 +4,44 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/format/debezium"
 	"github.com/leatdata/leat/format/message"
 	"github.com/leatdata/leat/format/message/formats"
+	"github.com/leatdata/leat/format/registry"
 )
 
 // Format is how rows are written as messages; source and sink have the same options.
 type Format struct {
-	Name      string            `leat:"format" doc:"what messages are" enum:"json|raw|debezium"`
+	Name      string            `leat:"format" doc:"what messages are: json, raw, avro, protobuf, json-schema; debezium, debezium-avro …"`
 	KeyFormat string            `leat:"key" doc:"what keys are; empty: as the format likes best" enum:"|json|text|binary|none"`
 	Types     map[string]string `leat:"types" doc:"declared column types, where messages have none" example:"id:int64,price:decimal(12,2)"`
+
+	Registry         string           `leat:"registry" doc:"schema registry, for formats with schemas" example:"https://registry:8081"`
+	RegistryUser     string           `leat:"registry_user" doc:"user of the registry"`
+	RegistryPassword connector.Secret `leat:"registry_password" doc:"password of that user"`
+	RegistryToken    connector.Secret `leat:"registry_token" doc:"bearer token for the registry, instead of a user"`
+	Subjects         string           `leat:"subjects" doc:"how the registry names the schemas of a topic" enum:"topic|record|topic-record"`
+	Register         bool             `leat:"register" doc:"sink: register schemas; otherwise they have to be there"`
 }
 
-func defaultFormat() Format { return Format{Name: formats.Names()[0]} }
+func defaultFormat() Format {
+	return Format{Name: formats.Names()[0], Subjects: string(registry.TopicName), Register: true}
+}
 
 func (f *Format) validate() error {
 	if !slices.Contains(formats.Names(), f.Name) {
 		return configError(connector.UnknownName("format", f.Name, formats.Names()), "")
 	}
-	return nil
+	_, err := f.open(debezium.Options{})
+	return err
 }
 
 func (f *Format) identity() map[string]string {
-	id := map[string]string{"format": f.Name, "key": f.KeyFormat}
+	id := map[string]string{"format": f.Name, "key": f.KeyFormat, "subjects": f.Subjects, "register": strconv.FormatBool(f.Register)}
 	for _, name := range slices.Sorted(maps.Keys(f.Types)) {
 		id["type of "+name] = strings.TrimSpace(f.Types[name])
 	}
@@ -36,7 +49,18 @@ func (f *Format) identity() map[string]string {
 }
 
 // open returns the format, without I/O.
-func (f *Format) open(o formats.Options) (message.Format, error) {
+func (f *Format) open(d debezium.Options) (message.Format, error) {
+	o := formats.Options{Debezium: d}
+	if f.Registry != "" {
+		var err error
+		o.Registry, err = registry.New(registry.Options{
+			URL: f.Registry, User: f.RegistryUser, Password: f.RegistryPassword.Reveal(), Token: f.RegistryToken.Reveal(),
+			Strategy: registry.Strategy(f.Subjects), Registered: !f.Register,
+		})
+		if err != nil {
+			return nil, configError(err, "write it as registry=https://HOST:8081")
+		}
+	}
 	out, err := formats.New(f.Name, o)
 	if err != nil {
 		return nil, configError(fmt.Errorf("format=%s: %w", f.Name, err), "")

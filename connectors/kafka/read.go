@@ -15,6 +15,7 @@ import (
 
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/format/message"
+	"github.com/leatdata/leat/format/registry"
 	"github.com/leatdata/leat/record"
 )
 
@@ -279,7 +280,17 @@ func decodeError(topic string, err error) error {
 	if _, ok := errors.AsType[*connector.Error](err); ok {
 		return err
 	}
-	return &connector.Error{Class: connector.ClassPermanent, Code: "kafka.decode", Doing: "decoding messages of topic " + topic, Err: err}
+	return messageError("kafka.decode", "decoding messages of topic "+topic, err)
+}
+
+// messageError is an error of a format, or of the registry that it asks.
+func messageError(code, doing string, err error) error {
+	e := &connector.Error{Class: connector.ClassPermanent, Code: code, Doing: doing, Err: err}
+	if registry.Failed(err) {
+		e.Class, e.Code = connector.ClassTransient, "kafka.registry"
+		e.Hint = "check that the registry runs, and the options registry and registry_user"
+	}
+	return e
 }
 
 // settle makes what was decoded what was handed out.

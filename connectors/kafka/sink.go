@@ -214,7 +214,7 @@ func encodeError(topic string, err error) error {
 	if _, ok := errors.AsType[*connector.Error](err); ok {
 		return err
 	}
-	return &connector.Error{Class: connector.ClassPermanent, Code: "kafka.encode", Doing: "encoding messages of topic " + topic, Err: err}
+	return messageError("kafka.encode", "encoding messages of topic "+topic, err)
 }
 
 // write encodes a batch and sends it.

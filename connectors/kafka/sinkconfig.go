@@ -13,7 +13,6 @@ import (
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/format/debezium"
 	"github.com/leatdata/leat/format/message"
-	"github.com/leatdata/leat/format/message/formats"
 )
 
 // SinkConfig is the configuration of a sink.
@@ -74,9 +73,12 @@ func (c *SinkConfig) Contract() (connector.SinkContract, error) {
 	if err := c.validate(); err != nil {
 		return connector.SinkContract{}, err
 	}
-	f, err := c.open(formats.Options{})
+	f, err := c.open(debezium.Options{})
 	if err != nil {
 		return connector.SinkContract{}, err
+	}
+	if _, err := f.NewEncoder(c.topic("x", "x", connector.Append)); err != nil {
+		return connector.SinkContract{}, configError(fmt.Errorf("format=%s: %w", c.Name, err), "")
 	}
 	contract := connector.SinkContract{
 		Modes: []connector.WriteMode{connector.Append}, Input: f.Input(message.Topic{}), Durable: true, Atomicity: connector.NoAtomicity,
@@ -164,7 +166,7 @@ func (c *SinkConfig) Open(env connector.Env) (connector.Sink, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	f, err := c.open(formats.Options{Debezium: debezium.Options{Name: env.Pipeline, Now: env.Now}})
+	f, err := c.open(debezium.Options{Name: env.Pipeline, Now: env.Now})
 	if err != nil {
 		return nil, err
 	}

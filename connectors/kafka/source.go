@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -86,6 +87,7 @@ var (
 	_ connector.Originator  = (*Source)(nil)
 	_ connector.Discoverer  = (*Source)(nil)
 	_ connector.Splitter    = (*Source)(nil)
+	_ connector.Tip         = (*Source)(nil)
 	_ connector.Checker     = (*Source)(nil)
 	_ connector.LagReporter = (*Source)(nil)
 	_ connector.Named       = (*Source)(nil)
@@ -293,6 +295,40 @@ func (s *Source) Close(context.Context) error {
 
 // splitID names a partition, for ever.
 func splitID(topic string, partition int) string { return fmt.Sprintf("%s/%d", topic, partition) }
+
+// parseSplit takes the name of a partition apart; no topic has a slash in its name.
+func parseSplit(id string) (topic string, partition int32, ok bool) {
+	topic, number, found := strings.Cut(id, "/")
+	n, err := strconv.ParseInt(number, 10, 32)
+	return topic, int32(n), found && err == nil
+}
+
+// Tip implements connector.Tip.
+func (s *Source) Tip(ctx context.Context) (record.Position, error) {
+	if err := s.connect(ctx); err != nil {
+		return record.Position{}, err
+	}
+	f, err := s.find(ctx)
+	if err != nil {
+		return record.Position{}, err
+	}
+	ends, err := s.ends(ctx, f.names())
+	if err != nil {
+		return record.Position{}, err
+	}
+	p := position{Cluster: f.cluster, Topics: map[string]topicPosition{}}
+	for _, t := range f.topics {
+		at := newTopicPosition(t)
+		for i := range at.Next {
+			if s.splits == nil || s.splits[splitID(t.Topic, i)] {
+				at.Next[i] = offsetOf(ends, t.Topic, i)
+			}
+		}
+		at.Epochs = nil
+		p.Topics[t.Topic] = at
+	}
+	return p.encode(), nil
+}
 
 // Splits implements connector.Splitter: one for each partition, however many are wanted.
 func (s *Source) Splits(ctx context.Context, _ int) ([]connector.Split, error) {

@@ -292,3 +292,6 @@ func (c *Client) Register(ctx context.Context, subject string, kind Kind, text s
 	c.ids[subject+"\x00"+text] = found.ID
 	return found.ID, nil
 }
+
+// Failed reports whether an error of decoding, encoding or learning is one of a registry that may pass.
+func Failed(err error) bool { return errors.Is(err, plain.ErrRegistry) }
