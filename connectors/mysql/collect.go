@@ -17,6 +17,7 @@ type collector struct {
 	schema *record.Schema
 	cells  []*cell
 	rows   int
+	last   int        // how many rows the last batch had; 0: nothing to go by
 	bad    []badValue // in the order of the rows; several of one row stand together
 }
 
@@ -61,6 +62,17 @@ func (c *collector) refused(col int, err error) error {
 	return nil
 }
 
+// begin begins a row.
+func (c *collector) begin() {
+	if c.rows > 0 || c.last == 0 {
+		return
+	}
+	for _, x := range c.cells {
+		x.reserve(c.last)
+	}
+	c.last = 0
+}
+
 // end ends a row.
 func (c *collector) end() { c.rows++ }
 
@@ -74,7 +86,7 @@ func (c *collector) take() (b *record.Batch, zeros int, err error) {
 	}
 	b = &record.Batch{Schema: c.schema, Rows: array.NewRecordBatch(c.schema.Columns, cols, int64(c.rows))}
 	bad := c.bad
-	c.rows, c.bad = 0, nil
+	c.last, c.rows, c.bad = c.rows, 0, nil
 	if len(bad) == 0 {
 		return b, zeros, nil
 	}

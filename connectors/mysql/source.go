@@ -22,6 +22,8 @@ type Source struct {
 	env  connector.Env
 	pool pool
 
+	merge merging // what merging chunks with a stream needs
+
 	inner  connector.Source // reads what Start resolved: chunked, incremental or the stream
 	ready  chan struct{}    // of a source that is followed: there may be something to read; capacity 1
 	closed bool
