@@ -45,8 +45,8 @@ func (s *Source) PlanChunksTo(ctx context.Context, dataset string, after, to []b
 	}
 }
 
-// firstShare is the part of a chunk that the first one of a table gets: the walk to its end is what the first row waits for.
-const firstShare = 64
+// firstRows is how many rows the first chunk of a table has at most: the walk to its end is what the first row waits for.
+const firstRows = 4096
 
 // planKeys yields the chunks of whole.
 func (s *Source) planKeys(
@@ -55,7 +55,7 @@ func (s *Source) planKeys(
 	rows := t.chunkRows(target)
 	from, count := whole.From, rows
 	if from == nil {
-		count = max(1, rows/firstShare)
+		count = min(rows, firstRows)
 	}
 	for again := s.cfg.Follow; ; {
 		next, err := s.boundary(ctx, t, record.Chunk{From: from, To: whole.To}, count)
