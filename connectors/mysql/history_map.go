@@ -10,7 +10,7 @@ import (
 )
 
 // kindsOf are the types that the log has for a column's type.
-func kindsOf(c *sourceColumn) []mybinlog.Kind {
+func kindsOf(c *sourceColumn) []mybinlog.Kind { //nolint:cyclop // a case for each type
 	switch c.data {
 	case "tinyint", "bool", "boolean":
 		return []mybinlog.Kind{mybinlog.KindTiny}
@@ -54,7 +54,8 @@ func kindsOf(c *sourceColumn) []mybinlog.Kind {
 		return []mybinlog.Kind{mybinlog.KindJSON, mybinlog.KindBlob}
 	case "vector":
 		return []mybinlog.Kind{mybinlog.KindVector, mybinlog.KindVarchar, mybinlog.KindBlob}
-	case "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection", "geomcollection":
+	case "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",
+		"geomcollection":
 		return []mybinlog.Kind{mybinlog.KindGeometry, mybinlog.KindBlob}
 	}
 	return nil
@@ -181,7 +182,9 @@ func definitionOf(
 }
 
 // sqlOf is the type of a column that only the log knows.
-func sqlOf(l *mybinlog.MapColumn, collations map[uint16]collation, charsets map[string]*charset) (string, error) { //nolint:cyclop // a case for each kind
+//
+//nolint:cyclop // a case for each kind
+func sqlOf(l *mybinlog.MapColumn, collations map[uint16]collation, charsets map[string]*charset) (string, error) {
 	sign := ""
 	if l.Unsigned {
 		sign = " unsigned"

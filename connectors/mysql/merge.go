@@ -2,6 +2,9 @@ package mysql
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +29,19 @@ type merging struct {
 
 	mu       sync.Mutex // guards what follows
 	promised []snapshot // what a chunk's snapshot has to include
+	readers  int64      // of the log, besides the stream
+}
+
+// reader is a number for a reader of the log besides the stream: far from those that people give, and from that of the stream.
+func (m *merging) reader() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.readers == 0 {
+		sum := sha256.Sum256([]byte(rand.Text()))
+		m.readers = 1<<31 | int64(binary.LittleEndian.Uint32(sum[:])>>2)
+	}
+	m.readers++
+	return m.readers
 }
 
 // snapshot is which transactions a statement or a transaction sees.
@@ -194,7 +210,7 @@ func (w *wire) texts(ctx context.Context, sql string) ([][]string, error) {
 }
 
 // consistent opens a transaction of MariaDB, which says which place of the log it sees.
-func (s *Source) consistent(ctx context.Context, w *wire) (snapshot, error) {
+func (*Source) consistent(ctx context.Context, w *wire) (snapshot, error) {
 	out := snapshot{exact: true}
 	if err := w.exec(ctx, beginSQL); err != nil {
 		return out, err
@@ -231,7 +247,7 @@ func (s *Source) committed(ctx context.Context, w *wire, srv server) (snapshot, 
 	out.server = rows[0][2]
 	if rows[0][0] != "ON" {
 		out.gtids = mybinlog.NewGTIDSet(mybinlog.MySQL)
-		return s.settled(ctx, w, srv, out)
+		return w.settled(ctx, srv, out)
 	}
 	if out.gtids, err = mybinlog.ParseGTIDSet(mybinlog.MySQL, rows[0][1]); err != nil {
 		return out, err //nolint:wrapcheck // it says what is wrong with which text
@@ -321,7 +337,8 @@ func (s *Source) begun(ctx context.Context, w *wire, srv server, t *sourceTable,
 		return seen, false, err
 	}
 	if rows[0][0] != "ON" {
-		return s.locked(ctx, w, srv, t, rows[0][1], try)
+		seen.server = rows[0][1]
+		return s.locked(ctx, w, t, seen, try)
 	}
 	// What is on its way now is in front of the place that was asked for, and must be over before the snapshot: then all that it may or
 	// may not include stands behind that place.
@@ -364,14 +381,14 @@ func (s *Source) begun(ctx context.Context, w *wire, srv server, t *sourceTable,
 	case len(open) > maxOpen:
 		return seen, false, nil
 	}
-	return s.settle(ctx, w, t, seen, before, open)
+	return s.settle(ctx, w, t, seen, &doubt{from: before, open: open, keys: map[string]*doubtKey{}})
 }
 
 // maxOpen is how many transactions may be open to doubt; beyond that a new snapshot is taken.
 const maxOpen = 1000
 
 // pass waits until the transactions are over that are on their way.
-func (s *Source) pass(ctx context.Context, w *wire, text string) error {
+func (*Source) pass(ctx context.Context, w *wire, text string) error {
 	early, err := parseOwned(text)
 	for wait := time.Millisecond; err == nil && !early.IsEmpty(); wait = min(2*wait, longestWait) {
 		rows, errNow := w.texts(ctx, "SELECT @@GLOBAL.gtid_owned")

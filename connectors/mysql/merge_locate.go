@@ -17,7 +17,7 @@ import (
 )
 
 // KeyOf implements connector.Merger: an array of the values, as bounds have them.
-func (s *Source) KeyOf(schema *record.Schema, rows arrow.RecordBatch, i int) json.RawMessage {
+func (*Source) KeyOf(schema *record.Schema, rows arrow.RecordBatch, i int) json.RawMessage {
 	b := []byte{'['}
 	for n, at := range schema.Key {
 		if n > 0 {
@@ -67,8 +67,8 @@ func (s *Source) Locate(
 		}
 		if len(ends[i].Key) != len(key) {
 			return nil, &connector.Error{
-				Class: connector.ClassTransient, Code: "mysql.key_changed", Doing: "looking for the chunks of keys", Dataset: schema.Dataset,
-				Err:  errors.New("the key of the table is another one than its snapshot was begun with"),
+				Class: connector.ClassTransient, Code: "mysql.key_changed", Doing: "looking for the chunks of keys",
+				Dataset: schema.Dataset, Err: errors.New("the key of the table is another one than its snapshot was begun with"),
 				Hint: "take the snapshot of the table again",
 			}
 		}

@@ -19,10 +19,12 @@ const politely = 3
 
 // locked begins a chunk's transaction on a server without GTIDs. Nothing tells there which transactions are on their way, so for a moment
 // none may write to the table: what the log has then is what the snapshot sees of it. Not ok: the lock was not to be had in time.
-func (s *Source) locked(
-	ctx context.Context, w *wire, srv server, t *sourceTable, name string, try int,
-) (out snapshot, ok bool, err error) {
-	out = snapshot{gtids: mybinlog.NewGTIDSet(mybinlog.MySQL), exact: true, server: name}
+func (s *Source) locked(ctx context.Context, w *wire, t *sourceTable, out snapshot, try int) (_ snapshot, ok bool, err error) {
+	_, srv, err := s.server(ctx)
+	if err != nil {
+		return out, false, err
+	}
+	out.gtids, out.exact = mybinlog.NewGTIDSet(mybinlog.MySQL), true
 	how := " READ"
 	if try >= politely {
 		how = " WRITE"
@@ -59,8 +61,7 @@ const lockedOut = "SET SESSION lock_wait_timeout = 60"
 // lockError explains what keeps a table from being locked.
 func (s *Source) lockError(t *sourceTable, err error) error {
 	wrapped := s.cfg.wrap("locking the table for a moment, as the server has no GTIDs", err)
-	var e *connector.Error
-	if errors.As(wrapped, &e) {
+	if e, ok := errors.AsType[*connector.Error](wrapped); ok {
 		e.Dataset = t.dataset
 		if e.Class != connector.ClassTransient {
 			e.Hint = "GRANT LOCK TABLES ON " + ident(t.rel.database) + ".* TO …; or let the server have GTIDs: gtid_mode=ON needs no lock"
@@ -70,7 +71,7 @@ func (s *Source) lockError(t *sourceTable, err error) error {
 }
 
 // settled is what is visible for sure on a server without GTIDs: what the log has when nobody is writing.
-func (s *Source) settled(ctx context.Context, w *wire, srv server, out snapshot) (snapshot, error) {
+func (w *wire) settled(ctx context.Context, srv server, out snapshot) (snapshot, error) {
 	var err error
 	out.exact = true
 	out.place, err = w.logPlace(ctx, srv)

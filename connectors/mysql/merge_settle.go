@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -24,6 +23,7 @@ const (
 
 // doubt is transactions that a snapshot may include or not, as they were committed while it was taken.
 type doubt struct {
+	from place           // in front of all of them
 	open []mybinlog.GTID // in the order of the log, as far as they were seen there
 	seen int             // of open: seen in the log
 	keys map[string]*doubtKey
@@ -45,15 +45,12 @@ type doubtState struct {
 // settle finds out which of the open transactions a snapshot includes. The server makes transactions visible in the order of its log, so
 // it is those up to one of them; and of all rows of the table that they changed, the snapshot has what the last of those left. Where
 // several ends of that sort fit, the rows are the same with each.
-func (s *Source) settle(
-	ctx context.Context, w *wire, t *sourceTable, seen snapshot, from place, open []mybinlog.GTID,
-) (snapshot, bool, error) {
+func (s *Source) settle(ctx context.Context, w *wire, t *sourceTable, seen snapshot, d *doubt) (snapshot, bool, error) {
 	rows, err := w.texts(ctx, "SELECT @@GLOBAL.binlog_order_commits")
 	if err != nil || rows[0][0] != "1" {
 		return seen, false, err
 	}
-	d := &doubt{open: open, keys: map[string]*doubtKey{}}
-	ok, err := s.collectDoubt(ctx, t, seen, from, d)
+	ok, err := s.collectDoubt(ctx, t, seen, d)
 	if err != nil || !ok {
 		if err != nil && connector.ClassOf(err) != connector.ClassTransient && ctx.Err() == nil {
 			s.env.Log.DebugContext(ctx, "looking at transactions that a snapshot may include", slog.Any("error", err))
@@ -125,10 +122,10 @@ func (k *doubtKey) fits(n int) bool {
 }
 
 // collectDoubt reads the open transactions from the log. Not ok: it can't be told what they did.
-func (s *Source) collectDoubt(ctx context.Context, t *sourceTable, seen snapshot, from place, d *doubt) (ok bool, err error) {
+func (s *Source) collectDoubt(ctx context.Context, t *sourceTable, seen snapshot, d *doubt) (ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, settlePatience)
 	defer cancel()
-	f, err := s.lookFrom(ctx, t, seen, from)
+	f, err := s.lookFrom(ctx, t, seen, d.from)
 	if err != nil {
 		return false, err
 	}
@@ -294,7 +291,7 @@ func (s *Source) alive(ctx context.Context, open, missing []mybinlog.GTID) ([]my
 // lookFrom opens a stream of one table from a place of the log that is hardly behind its end.
 func (s *Source) lookFrom(ctx context.Context, t *sourceTable, seen snapshot, from place) (*stream, error) {
 	own := *s.cfg
-	own.ServerID = 1<<31 | int64(rand.Uint32()) // each look is a reader of its own
+	own.ServerID = s.merge.reader() // each look is a reader of its own
 	f := newStream(&Source{cfg: &own, env: s.env, ready: make(chan struct{}, 1)})
 	db, srv, err := s.server(ctx)
 	if err != nil {
@@ -317,7 +314,8 @@ func (s *Source) lookFrom(ctx context.Context, t *sourceTable, seen snapshot, fr
 	if err := f.reshape(ctx, d, def); err != nil {
 		return nil, err
 	}
-	if f.wire, err = f.connect(ctx, streamPosition{Flavor: "mysql", ByPlace: true, place: from, Server: seen.server}, seen.server); err != nil {
+	p := streamPosition{Flavor: mybinlog.MySQL.String(), ByPlace: true, place: from, Server: seen.server}
+	if f.wire, err = f.connect(ctx, p); err != nil {
 		return nil, err
 	}
 	return f, f.launch(ctx)

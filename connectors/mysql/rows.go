@@ -47,6 +47,7 @@ type logRows struct {
 	unchanged [][]uint64 // by column of the schema
 	bad       []badValue
 	badOld    map[int]bool // of bad: it is of the row before
+	zeros     int          // dates that became NULL
 }
 
 // newLogRows makes a collector for a description of the log; cols are the columns of the schema, with their places in the table.
@@ -212,16 +213,16 @@ func (r *logRows) put(c *cell, i int, v *mybinlog.Value, before bool) (err error
 }
 
 // take returns what was collected and begins anew; nil where no change was. Position and Txns are the caller's to set: gone reports which
-// of the rows were set aside, in order.
-func (r *logRows) take() (b *record.Batch, gone []int, zeros int, err error) {
+// of the rows were set aside, in order. zeros counts on.
+func (r *logRows) take() (b *record.Batch, gone []int, err error) {
 	if r.changes == 0 {
-		return nil, nil, 0, nil
+		return nil, nil, nil
 	}
 	b = &record.Batch{Schema: r.schema, Ops: r.ops, Changes: r.changes, Size: r.size}
-	b.Rows = r.record(r.now, &zeros)
+	b.Rows = r.record(r.now)
 	if r.hasOld {
 		r.pad()
-		b.Old = r.record(r.before, &zeros)
+		b.Old = r.record(r.before)
 	}
 	for c, bits := range r.unchanged {
 		if bits == nil {
@@ -236,7 +237,7 @@ func (r *logRows) take() (b *record.Batch, gone []int, zeros int, err error) {
 	r.lastRows, r.rows, r.changes, r.size = r.rows, 0, 0, 0
 	r.ops, r.bad, r.hasOld = nil, nil, false
 	if len(bad) == 0 {
-		return b, nil, zeros, nil
+		return b, nil, nil
 	}
 	r.badOld = map[int]bool{}
 	rejects := make([]record.Reject, 0, len(bad))
@@ -249,17 +250,17 @@ func (r *logRows) take() (b *record.Batch, gone []int, zeros int, err error) {
 	}
 	kept, err := b.Keep(func(i int) bool { _, out := slices.BinarySearch(gone, i); return !out })
 	if err != nil {
-		return nil, nil, zeros, fmt.Errorf("setting rows aside: %w", err)
+		return nil, nil, fmt.Errorf("setting rows aside: %w", err)
 	}
 	kept.Rejects = rejects
-	return kept, gone, zeros, nil
+	return kept, gone, nil
 }
 
-func (r *logRows) record(image []*cell, zeros *int) arrow.RecordBatch {
+func (r *logRows) record(image []*cell) arrow.RecordBatch {
 	cols := make([]arrow.Array, len(image))
 	for i, c := range image {
 		cols[i] = c.take()
-		*zeros += c.zeros
+		r.zeros += c.zeros
 		c.zeros = 0
 	}
 	return array.NewRecordBatch(r.schema.Columns, cols, int64(r.rows))

@@ -128,7 +128,7 @@ func powerOfTen(digits uint8) uint64 {
 }
 
 // loggedTime reads a date, a time of day, or both.
-func (c *cell) loggedTime(m *mybinlog.MapColumn, v []byte) error { //nolint:cyclop // a case for each kind
+func (c *cell) loggedTime(m *mybinlog.MapColumn, v []byte) error {
 	switch m.Kind { //nolint:exhaustive // all others are none
 	case mybinlog.KindDate:
 		n := int(loggedInt(v, true))
@@ -151,8 +151,8 @@ func (c *cell) loggedTime(m *mybinlog.MapColumn, v []byte) error { //nolint:cycl
 		n := int64(loggedInt(v, false))
 		day, clock := n/1e6, n%1e6
 		return c.moment(civil{
-			year: int(day / 10000), month: int(day / 100 % 100), day: int(day % 100), hour: int(clock / 10000), minute: int(clock / 100 % 100),
-			second: int(clock % 100),
+			year: int(day / 10000), month: int(day / 100 % 100), day: int(day % 100),
+			hour: int(clock / 10000), minute: int(clock / 100 % 100), second: int(clock % 100),
 		})
 	case mybinlog.KindTime:
 		n := int64(loggedInt(v, false))
@@ -216,7 +216,7 @@ func (c *cell) loggedJSON(m *mybinlog.MapColumn, v []byte) (err error) {
 }
 
 // inflated takes a value apart that MariaDB compressed: a byte that says how, the length, and the data.
-func (c *cell) inflated(v []byte, add func([]byte) error) error {
+func (*cell) inflated(v []byte, add func([]byte) error) error {
 	if len(v) == 0 || v[0] == 0 {
 		return add(v[min(1, len(v)):])
 	}

@@ -112,7 +112,7 @@ func (f *stream) advance(h mybinlog.Header) {
 }
 
 // apply uses an event, by its type.
-func (f *stream) apply(ctx context.Context, h mybinlog.Header, body []byte) (used bool, err error) { //nolint:cyclop // a case for each type
+func (f *stream) apply(ctx context.Context, h mybinlog.Header, body []byte) (used bool, err error) {
 	if action, ok := mybinlog.RowsAction(h.Type); ok {
 		return f.rowsEvent(ctx, h, body, action)
 	}
@@ -319,7 +319,7 @@ func firstWord(sql []byte) string {
 }
 
 // statementLogged is the error for a change that the log has only as a statement.
-func (f *stream) statementLogged(what string) error {
+func (*stream) statementLogged(what string) error {
 	return &connector.Error{
 		Class: connector.ClassPermanent, Code: "mysql.statement",
 		Err:  fmt.Errorf("a session wrote to the log by statement, so that the changed rows are not in it: %s", what),
@@ -327,7 +327,7 @@ func (f *stream) statementLogged(what string) error {
 	}
 }
 
-func (f *stream) incident() error {
+func (*stream) incident() error {
 	return &connector.Error{
 		Class: connector.ClassPosition, Code: "mysql.incident",
 		Err:  errors.New("the server noted in the log that it could not write all changes to it"),
@@ -382,7 +382,7 @@ func (f *stream) rowsEvent(ctx context.Context, h mybinlog.Header, body []byte, 
 // moreRows uses rows of an event, until none is left or what was collected is enough.
 func (f *stream) moreRows() error {
 	p := f.rows
-	for n := 0; n < askEvery; n++ {
+	for range askEvery {
 		if f.group.full(f.want) {
 			return f.flush()
 		}
@@ -405,12 +405,11 @@ func (f *stream) moreRows() error {
 }
 
 // rowError explains a change that can't be taken.
-func (f *stream) rowError(d *streamDataset, action mybinlog.Action, err error) error {
+func (*stream) rowError(d *streamDataset, action mybinlog.Action, err error) error {
 	e := &connector.Error{
 		Class: connector.ClassPermanent, Code: "mysql.log", Doing: "reading the stream of changes", Err: err, Dataset: d.name,
 	}
-	var c *columnError
-	if errors.As(err, &c) {
+	if c, ok := errors.AsType[*columnError](err); ok {
 		e.Column, e.Err = c.column, c.err
 	}
 	kind := [...]string{mybinlog.Insert: "insert", mybinlog.Update: "update", mybinlog.Delete: "delete"}[action]

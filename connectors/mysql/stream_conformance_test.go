@@ -44,6 +44,7 @@ func (s *anchoredSource) Start(ctx context.Context, start connector.SourceStart)
 // clauses S1, S7, S8, S9, S12, S14, S15.
 func TestStreamConformance(t *testing.T) {
 	followBoth(t, func(t *testing.T, f mysqltest.Flavor) {
+		t.Helper()
 		w := newFollower(t, mysqltest.Database(t, f), nil, `CREATE TABLE t (id int PRIMARY KEY, v text)`)
 		w.do(t, `INSERT INTO t VALUES (1, 'a')`, `INSERT INTO t VALUES (2, 'b'), (3, 'c')`, `BEGIN`,
 			`INSERT INTO t VALUES (100, REPEAT('x', 3000)), (101, REPEAT('x', 3000)), (102, REPEAT('x', 3000)), (103, REPEAT('x', 3000))`, `COMMIT`,

@@ -117,12 +117,12 @@ func (f *stream) takePart(p *part) (err error) {
 	if p.rows == nil {
 		return nil
 	}
-	var zeros int
-	if p.taken, p.gone, zeros, err = p.rows.take(); err != nil {
+	if p.taken, p.gone, err = p.rows.take(); err != nil {
 		return err
 	}
+	f.zeros += p.rows.zeros
+	p.rows.zeros = 0
 	p.rows = nil
-	f.zeros += zeros
 	from := 0
 	for i := range p.runs {
 		to := from + p.runs[i].rows

@@ -16,6 +16,7 @@ import (
 // cases C005, C007, C008, C009, C013, C014, C015, C018, C019, C020, C022.
 func TestParity(t *testing.T) {
 	followBoth(t, func(t *testing.T, f mysqltest.Flavor) {
+		t.Helper()
 		for _, metadata := range []string{"", "FULL"} {
 			t.Run("metadata "+metadata, func(t *testing.T) { parity(t, f, metadata) })
 		}
@@ -76,6 +77,7 @@ func parityCases(f mysqltest.Flavor) (out []typeCase) {
 }
 
 func parity(t *testing.T, f mysqltest.Flavor, metadata string) {
+	t.Helper()
 	s := mysqltest.Server(t, f, "default_time_zone=+05:30", "character_set_server=latin1")
 	if metadata != "" {
 		mysqltest.Exec(t, s.URL(), "SET GLOBAL binlog_row_metadata = '"+metadata+"'")

@@ -19,6 +19,7 @@ import (
 // clauses S7, S8; cases C055.
 func TestResumeAnywhere(t *testing.T) {
 	followBoth(t, func(t *testing.T, f mysqltest.Flavor) {
+		t.Helper()
 		w := newFollower(t, mysqltest.Database(t, f), nil, `CREATE TABLE a (id int PRIMARY KEY, n int)`, `CREATE TABLE b (id int PRIMARY KEY)`)
 		values := make([]string, 100)
 		for i := range values {
@@ -69,6 +70,7 @@ func sorted(lines []string) []string { return slices.Sorted(slices.Values(lines)
 // cases C054, C055, C056.
 func TestKilledReader(t *testing.T) {
 	followBoth(t, func(t *testing.T, f mysqltest.Flavor) {
+		t.Helper()
 		w := newFollower(t, mysqltest.Database(t, f), nil, `CREATE TABLE a (id int PRIMARY KEY, v varchar(200))`)
 		const large, small, kills = 20000, 40, 6
 		w.do(t, `SET SESSION `+map[mysqltest.Flavor]string{mysqltest.MySQL: "cte_max_recursion_depth = 100000", mysqltest.MariaDB: "max_recursive_iterations = 100000"}[f],
@@ -146,6 +148,7 @@ func (w *follower) killReaders(t testing.TB) {
 // clause S4; case C053.
 func TestPurged(t *testing.T) {
 	followBoth(t, func(t *testing.T, f mysqltest.Flavor) {
+		t.Helper()
 		for _, gtid := range []bool{true, false} {
 			if !gtid && f == mysqltest.MariaDB {
 				continue // it always has them
@@ -222,6 +225,7 @@ func (w *follower) logs(t testing.TB) (out []string) {
 // case C056.
 func TestFailover(t *testing.T) {
 	followBoth(t, func(t *testing.T, f mysqltest.Flavor) {
+		t.Helper()
 		first := mysqltest.Server(t, f)
 		second := first.Replica()
 		db := first.Database()
@@ -273,6 +277,7 @@ func TestPlaceOfAnotherServer(t *testing.T) {
 // clause E3.
 func TestQuiet(t *testing.T) {
 	followBoth(t, func(t *testing.T, f mysqltest.Flavor) {
+		t.Helper()
 		w := newFollower(t, mysqltest.Database(t, f), nil, `CREATE TABLE a (id int PRIMARY KEY)`)
 		other := mysqltest.Database(t, f)
 		g := w.start(t, record.Position{}, nil)

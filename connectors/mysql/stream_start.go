@@ -34,8 +34,8 @@ type logEnd struct {
 }
 
 // statusSQL is the statement for the end of the log, which was renamed.
-func (srv server) statusSQL() string {
-	if !srv.mariadb && srv.number >= 80200 {
+func (s server) statusSQL() string {
+	if !s.mariadb && s.number >= 80200 {
 		return "SHOW BINARY LOG STATUS"
 	}
 	return "SHOW MASTER STATUS"
@@ -51,7 +51,8 @@ func readLogEnd(ctx context.Context, q querier, srv server) (logEnd, error) {
 	if len(rows) == 0 {
 		return end, &connector.Error{
 			Class: connector.ClassConfig, Code: "mysql.log_bin", Doing: "looking for the binary log",
-			Err: errors.New("the server writes none"), Hint: "start the server with log_bin = binlog and server_id = 1 in its configuration",
+			Err:  errors.New("the server writes none"),
+			Hint: "start the server with log_bin = binlog and server_id = 1 in its configuration",
 		}
 	}
 	end.place = place{File: string(rows[0][0]), Pos: toUint(rows[0][1])}
@@ -73,8 +74,8 @@ func readLogEnd(ctx context.Context, q querier, srv server) (logEnd, error) {
 }
 
 // flavor is whose log the server has.
-func (srv server) flavor() mybinlog.Flavor {
-	if srv.mariadb {
+func (s server) flavor() mybinlog.Flavor {
+	if s.mariadb {
 		return mybinlog.MariaDB
 	}
 	return mybinlog.MySQL
@@ -217,7 +218,7 @@ func (f *stream) Start(ctx context.Context, start connector.SourceStart) error {
 		return err
 	}
 	f.s.merge.begin(f.mark(), f.cuts, srv, end)
-	if f.wire, err = f.connect(ctx, p, end.name); err != nil {
+	if f.wire, err = f.connect(ctx, p); err != nil {
 		return err
 	}
 	return f.launch(ctx)
@@ -290,7 +291,8 @@ func (f *stream) resumeByGTID(ctx context.Context, end logEnd, gap func(error, s
 	if len(ahead) == 0 {
 		return nil
 	}
-	e := gap(fmt.Errorf("the server lacks transactions that were read, among them %s: it was set back, or is another one", ahead[0]), restart)
+	const lacks = "the server lacks transactions that were read, among them %s: it was set back, or is another one"
+	e := gap(fmt.Errorf(lacks, ahead[0]), restart)
 	replica := "SHOW REPLICA STATUS"
 	if f.srv.number < 80022 {
 		replica = "SHOW SLAVE STATUS"
@@ -388,7 +390,7 @@ func (c *SourceConfig) readerUUID(pipeline string) string {
 }
 
 // connect opens the connection and asks for the log behind the position. It comes back once the server has found the place.
-func (f *stream) connect(ctx context.Context, p streamPosition, server string) (*wire, error) {
+func (f *stream) connect(ctx context.Context, p streamPosition) (*wire, error) {
 	f.s.env.Roundtrip("stream")
 	conn, err := f.s.cfg.stream(ctx, readSession(0))
 	if err != nil {
@@ -396,9 +398,9 @@ func (f *stream) connect(ctx context.Context, p streamPosition, server string) (
 	}
 	w := newWire(conn)
 	stop := context.AfterFunc(ctx, func() { _ = w.net.SetDeadline(time.Unix(1, 0)) })
-	err = f.dump(w, p, server)
+	err = f.dump(w, p)
 	if err == nil {
-		err = f.first(w)
+		err = f.first(ctx, w)
 	}
 	if !stop() && err == nil {
 		err = ctx.Err()
@@ -412,7 +414,7 @@ func (f *stream) connect(ctx context.Context, p streamPosition, server string) (
 }
 
 // dump sends what a replica sends.
-func (f *stream) dump(w *wire, p streamPosition, server string) error {
+func (f *stream) dump(w *wire, p streamPosition) error {
 	cfg := f.s.cfg
 	beat := cfg.Heartbeat
 	if beat <= 0 {
@@ -466,8 +468,8 @@ func (f *stream) dump(w *wire, p streamPosition, server string) error {
 }
 
 // register makes the server list the reader among its replicas.
-func (f *stream) register(w *wire, id uint32) error {
-	host, _ := os.Hostname() //nolint:errcheck // it is for people
+func (*stream) register(w *wire, id uint32) error {
+	host, _ := os.Hostname() // it is for people
 	host = host[:min(len(host), 60)]
 	le := binary.LittleEndian
 	body := le.AppendUint32(nil, id)
@@ -486,7 +488,7 @@ func (f *stream) register(w *wire, id uint32) error {
 }
 
 // first waits for the first event, which names the file: then the server has found the place.
-func (f *stream) first(w *wire) error {
+func (f *stream) first(ctx context.Context, w *wire) error {
 	if err := w.net.SetReadDeadline(time.Now().Add(firstEvent)); err != nil {
 		return err //nolint:wrapcheck // it can't fail
 	}
@@ -494,7 +496,7 @@ func (f *stream) first(w *wire) error {
 	if err != nil {
 		return err
 	}
-	return f.receive(context.Background(), p) //nolint:contextcheck // there is room for it
+	return f.receive(ctx, p)
 }
 
 // errEnded says that the server ended the stream by itself.
@@ -575,7 +577,8 @@ func (f *stream) streamError(doing string, err error) error {
 	said, ok := serverErrorOf(err)
 	if !ok || !errors.As(wrapped, &e) {
 		if errors.Is(err, mybinlog.ErrShort) {
-			return &connector.Error{Class: connector.ClassPermanent, Code: "mysql.log", Doing: doing, Err: fmt.Errorf("at %s: %w", f.now, err)}
+			err = fmt.Errorf("at %s: %w", f.now, err)
+			return &connector.Error{Class: connector.ClassPermanent, Code: "mysql.log", Doing: doing, Err: err}
 		}
 		return wrapped
 	}

@@ -40,18 +40,19 @@ type logTable struct {
 
 // tableMap takes note of a table's description. What it means is found out with the first row.
 func (f *stream) tableMap(ctx context.Context, h mybinlog.Header, body []byte) (used bool, err error) {
-	id, database, name, err := mybinlog.ParseTableMapName(body)
+	named, err := mybinlog.ParseTableMapName(body)
 	if err != nil {
 		return false, err //nolint:wrapcheck // callers say what was being done
 	}
 	const head = 6 + 2 // number and flags
+	id := named.ID
 	if t := f.maps[id]; t != nil && bytes.Equal(t.described, body[head:]) && (t.dataset == nil || f.datasets[t.dataset.name] == t.dataset) {
 		if t.dataset != nil && f.xa != nil {
 			return true, f.xa.keep(h.Append(nil, body))
 		}
 		return true, nil
 	}
-	rel := relation{database: string(database), name: string(name)}
+	rel := relation{database: string(named.Database), name: string(named.Table)}
 	d, err := f.meet(ctx, rel)
 	if err != nil {
 		return false, err
@@ -122,7 +123,8 @@ func (f *stream) define(ctx context.Context, dataset string, def *definition) er
 func (f *stream) defaults(ctx context.Context, def *definition) error {
 	unknown := func(c sourceColumn) bool { return c.charset == unknownCharset }
 	if def.charset == "" {
-		rows, err := ask(ctx, f.db, "SELECT DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = ?", def.rel.database)
+		const sql = "SELECT DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = ?"
+		rows, err := ask(ctx, f.db, sql, def.rel.database)
 		if err != nil {
 			return f.s.cfg.wrap("reading the catalogue", err)
 		}
@@ -311,29 +313,35 @@ func (f *stream) explain(ctx context.Context, d *streamDataset, was *record.Sche
 		announce(was, func(f arrow.Field) arrow.Field { return record.WithID(f, f.Name) })
 	}
 	if len(def.renamed) > 0 || len(def.missing) > 0 {
-		announce(d.table.schema, func(f arrow.Field) arrow.Field {
-			if len(def.renamed) > 0 {
-				id := f.Name
-				if before, ok := def.renamed[f.Name]; ok {
-					id = before
-				}
-				f = record.WithID(f, id)
-			}
-			if value, ok := def.missing[f.Name]; ok {
-				if text, ok := canonical(f.Type, value); ok {
-					f = record.WithMissing(f, text)
-				} else {
-					def.computed = append(def.computed, f.Name)
-				}
-			}
-			return f
-		})
+		announce(d.table.schema, def.told)
 	}
 	d.table.schema.Version = version + 1
 	if len(def.computed) > 0 {
 		f.s.env.Log.WarnContext(ctx, "new columns may have values in older rows that no change tells of; --resnapshot copies them",
 			slog.String("dataset", d.name), slog.String("columns", strings.Join(def.computed, ", ")))
 	}
+}
+
+// told adds to a column what it was called, and what rows have that are older.
+func (d *definition) told(f arrow.Field) arrow.Field {
+	name := f.Name
+	if len(d.renamed) > 0 {
+		id := name
+		if before, ok := d.renamed[name]; ok {
+			id = before
+		}
+		f = record.WithID(f, id)
+	}
+	value, ok := d.missing[name]
+	if !ok {
+		return f
+	}
+	text, ok := canonical(f.Type, value)
+	if !ok {
+		d.computed = append(d.computed, name)
+		return f
+	}
+	return record.WithMissing(f, text)
 }
 
 // canonical is the canonical text of a constant of a statement; false: it can't be told here.
@@ -360,8 +368,7 @@ func (s *Source) known(t *sourceTable) *sourceTable {
 
 // tableError explains what is wrong with a table of the log.
 func (f *stream) tableError(d *streamDataset, err error) error {
-	var done *connector.Error
-	if errors.As(err, &done) {
+	if _, done := errors.AsType[*connector.Error](err); done {
 		return err
 	}
 	return &connector.Error{
@@ -433,7 +440,8 @@ func (f *stream) concerns(c change) bool {
 		return slices.ContainsFunc(f.names(), func(d *streamDataset) bool { return d.rel.database == c.table.database })
 	}
 	wanted := func(r relation) bool {
-		return r.name != "" && (f.datasets[r.dataset()] != nil || (!f.excluded[r.dataset()] && f.s.cfg.means(r)))
+		name := r.dataset()
+		return r.name != "" && (f.datasets[name] != nil || (!f.only && !f.excluded[name] && f.s.cfg.means(r)))
 	}
 	return wanted(c.table) || wanted(c.to)
 }

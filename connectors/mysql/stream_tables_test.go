@@ -13,7 +13,9 @@ import (
 
 // bothMetadata runs a test with servers that write little and all about columns.
 func bothMetadata(t *testing.T, test func(t *testing.T, f mysqltest.Flavor, url string)) {
+	t.Helper()
 	followBoth(t, func(t *testing.T, f mysqltest.Flavor) {
+		t.Helper()
 		for _, metadata := range []string{map[mysqltest.Flavor]string{mysqltest.MySQL: "MINIMAL", mysqltest.MariaDB: "NO_LOG"}[f], "FULL"} {
 			t.Run(metadata, func(t *testing.T) {
 				s := mysqltest.Server(t, f, "binlog_row_metadata="+metadata)
@@ -27,6 +29,7 @@ func bothMetadata(t *testing.T, test func(t *testing.T, f mysqltest.Flavor, url 
 // case C051.
 func TestColumnsByPosition(t *testing.T) {
 	bothMetadata(t, func(t *testing.T, _ mysqltest.Flavor, url string) {
+		t.Helper()
 		w := newFollower(t, url, nil, `CREATE TABLE t (id int PRIMARY KEY, a varchar(10), y int, z enum('p','q'))`)
 		w.do(t,
 			`INSERT INTO t VALUES (1, 'a', 10, 'p')`,
@@ -94,6 +97,7 @@ func checkSchemas(t *testing.T, g *generation) {
 // TRUNCATE, DROP and CREATE come in their order with the rows; new tables join.
 func TestTables(t *testing.T) {
 	bothMetadata(t, func(t *testing.T, _ mysqltest.Flavor, url string) {
+		t.Helper()
 		w := newFollower(t, url, map[string]string{"tables": "*,!*.skip*"}, `CREATE TABLE t (id int PRIMARY KEY, v int)`, `CREATE TABLE skipped (id int)`)
 		w.do(t, `INSERT INTO t VALUES (1, 1)`, `TRUNCATE t`, `INSERT INTO t VALUES (2, 2)`, `INSERT INTO skipped VALUES (1)`, `DROP TABLE t`,
 			`CREATE TABLE t (k varchar(5) NOT NULL, PRIMARY KEY (k), w double)`, `INSERT INTO t VALUES ('a', 1.5)`,
@@ -115,6 +119,7 @@ func TestTables(t *testing.T) {
 // A table that is renamed to a name that is not selected stops the stream, and one that takes the name of another goes on.
 func TestRenamed(t *testing.T) {
 	bothMetadata(t, func(t *testing.T, _ mysqltest.Flavor, url string) {
+		t.Helper()
 		w := newFollower(t, url, map[string]string{"tables": "t"}, `CREATE TABLE t (id int PRIMARY KEY, v int)`, `CREATE TABLE s (id int PRIMARY KEY, v int, w int)`)
 		g := w.start(t, record.Position{}, nil)
 		w.do(t, `INSERT INTO t VALUES (1, 1)`, `RENAME TABLE t TO old, s TO t`, `INSERT INTO t VALUES (1, 2, 3)`)
@@ -130,6 +135,7 @@ func TestRenamed(t *testing.T) {
 // case C052.
 func TestRowImages(t *testing.T) {
 	followBoth(t, func(t *testing.T, f mysqltest.Flavor) {
+		t.Helper()
 		w := newFollower(t, mysqltest.Database(t, f), nil, `CREATE TABLE t (id int PRIMARY KEY, a int, b varchar(10), c text, d int)`,
 			`INSERT INTO t VALUES (1, 1, 'b', 'c', NULL), (2, 2, 'b', 'c', 2), (3, 3, 'b', 'c', 3)`)
 		g := w.start(t, record.Position{}, nil)
@@ -152,6 +158,7 @@ func TestRowImages(t *testing.T) {
 // case C023.
 func TestPartialAndCompressed(t *testing.T) {
 	followBoth(t, func(t *testing.T, f mysqltest.Flavor) {
+		t.Helper()
 		var settings []string
 		if f == mysqltest.MariaDB {
 			settings = []string{"log_bin_compress=ON", "log_bin_compress_min_len=10"}
@@ -192,6 +199,7 @@ func TestPartialAndCompressed(t *testing.T) {
 // between reads them again.
 func TestPrepared(t *testing.T) {
 	followBoth(t, func(t *testing.T, f mysqltest.Flavor) {
+		t.Helper()
 		w := newFollower(t, mysqltest.Database(t, f), nil, `CREATE TABLE t (id int PRIMARY KEY)`)
 		name := w.name[len(w.name)-8:]
 		g := w.start(t, record.Position{}, nil)
@@ -217,6 +225,7 @@ func TestPrepared(t *testing.T) {
 // A change that the log has only as a statement stops the stream.
 func TestStatementFormat(t *testing.T) {
 	followBoth(t, func(t *testing.T, f mysqltest.Flavor) {
+		t.Helper()
 		w := newFollower(t, mysqltest.Database(t, f), nil, `CREATE TABLE t (id int PRIMARY KEY)`)
 		g := w.start(t, record.Position{}, nil)
 		w.do(t, `INSERT INTO t VALUES (1)`, `SET SESSION binlog_format = 'STATEMENT'`, `INSERT INTO t VALUES (2)`)

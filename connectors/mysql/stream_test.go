@@ -12,6 +12,7 @@ import (
 // clauses S7, S28; cases C055.
 func TestStream(t *testing.T) {
 	followBoth(t, func(t *testing.T, f mysqltest.Flavor) {
+		t.Helper()
 		w := newFollower(t, mysqltest.Database(t, f), nil, `CREATE TABLE a (id int PRIMARY KEY, n int, doc text)`,
 			`CREATE TABLE b (k varchar(20) PRIMARY KEY, v decimal(6,2))`, `INSERT INTO a VALUES (1, 1, 'x')`)
 		g := w.start(t, record.Position{}, nil)

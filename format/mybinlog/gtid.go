@@ -203,7 +203,8 @@ func (s *GTIDSet) parseSource(text string) error {
 // isTag reports whether a text is a tag: a letter or _, then up to 31 of these and digits.
 func isTag(text string) bool {
 	for i, c := range []byte(text) {
-		if !(c == '_' || (c|0x20 >= 'a' && c|0x20 <= 'z') || (i > 0 && c >= '0' && c <= '9')) {
+		letter, digit := c == '_' || (c|0x20 >= 'a' && c|0x20 <= 'z'), c >= '0' && c <= '9'
+		if !letter && (i == 0 || !digit) {
 			return false
 		}
 	}

@@ -305,6 +305,9 @@ func appendDouble(dst []byte, v float64, point bool) []byte {
 	return dst
 }
 
+// bytesOfLine is how many bytes the server puts into a line of base64.
+const bytesOfLine = 57
+
 // appendOpaque prints a value that JSON itself has no type for: its kind as a column, then its bytes.
 func appendOpaque(dst, v []byte) ([]byte, error) {
 	if len(v) < 2 {
@@ -328,8 +331,16 @@ func appendOpaque(dst, v []byte) ([]byte, error) {
 		return appendPackedTime(dst, kind, int64(binary.LittleEndian.Uint64(data))), nil
 	}
 	dst = strconv.AppendUint(append(dst, `"base64:type`...), uint64(kind), 10)
-	dst = base64.StdEncoding.AppendEncode(append(dst, ':'), data)
-	return append(dst, '"'), nil
+	dst = append(dst, ':')
+	for {
+		line := data[:min(len(data), bytesOfLine)]
+		data = data[len(line):]
+		dst = base64.StdEncoding.AppendEncode(dst, line)
+		if len(data) == 0 {
+			return append(dst, '"'), nil
+		}
+		dst = append(dst, `\n`...)
+	}
 }
 
 // appendPackedTime prints a date or a time in the form that the server keeps in memory: for dates (year*13+month)<<46 | day<<41 | …, for

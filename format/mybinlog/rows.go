@@ -180,7 +180,7 @@ func (e *RowsEvent) Image(m *TableMap, after bool, values []Value) (more bool, e
 func fractionSize(digits uint16) int { return int(digits+1) / 2 }
 
 // size reads how many bytes a value has, if that stands in front of it.
-func (c *MapColumn) size(r *reader) int { //nolint:cyclop // a line for each kind
+func (c *MapColumn) size(r *reader) int {
 	switch c.Kind {
 	case KindTiny, KindYear:
 		return 1

@@ -52,6 +52,9 @@ func (k Kind) Numeric() bool {
 	return false
 }
 
+// listed reports whether a column has a place in the list of signs: a year has one, too.
+func (k Kind) listed() bool { return k.Numeric() || k == KindYear }
+
 // character reports whether a column has a place in the lists of character sets.
 func (k Kind) character(f Flavor) bool {
 	switch k { //nolint:exhaustive // all others have none
@@ -104,11 +107,18 @@ const (
 )
 
 // ParseTableMapName reads only which table the body of a TypeTableMap describes: what is enough where nobody wants its rows.
-func ParseTableMapName(body []byte) (id uint64, database, table []byte, err error) {
+func ParseTableMapName(body []byte) (n TableName, err error) {
 	r := reader{b: body}
-	id = r.uint(6)
+	n.ID = r.uint(6)
 	r.take(2)
-	return id, r.zeroEnded(), r.zeroEnded(), r.err()
+	n.Database, n.Table = r.zeroEnded(), r.zeroEnded()
+	return n, r.err()
+}
+
+// TableName is which table a number stands for.
+type TableName struct {
+	ID              uint64
+	Database, Table []byte // valid as long as the event
 }
 
 // ParseTableMap reads the body of a TypeTableMap.
@@ -182,8 +192,8 @@ func (m *TableMap) optional(f Flavor, kind uint64, r *reader) {
 	case optSigns:
 		m.Signs = true
 		i := 0
-		m.each(func(c *MapColumn) bool { return c.Kind.Numeric() }, func(c *MapColumn) {
-			c.Unsigned = i/8 < len(r.b) && r.b[i/8]>>(7-i%8)&1 == 1
+		m.each(func(c *MapColumn) bool { return c.Kind.listed() }, func(c *MapColumn) {
+			c.Unsigned = c.Kind.Numeric() && i/8 < len(r.b) && r.b[i/8]>>(7-i%8)&1 == 1
 			i++
 		})
 	case optCharset:
