@@ -3,9 +3,6 @@ package mysql
 import (
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
-	"strconv"
 
 	"github.com/leatdata/leat/connector"
 )
@@ -96,15 +93,4 @@ func (c *SinkConfig) validate() error {
 }
 
 // URI implements connector.Named: mysql://host:port/database.table, by the OpenLineage naming rules.
-func (s *Sink) URI(dataset string) string {
-	host, port := s.cfg.Host, s.cfg.Port
-	if host == "" {
-		host = "localhost"
-	}
-	if port == 0 {
-		port = defaultPort
-	}
-	at := s.cfg.place(dataset)
-	u := url.URL{Scheme: "mysql", Host: net.JoinHostPort(host, strconv.Itoa(port)), Path: "/" + at.database + "." + at.name}
-	return u.String()
-}
+func (s *Sink) URI(dataset string) string { return s.cfg.lineage(s.cfg.place(dataset)) }
