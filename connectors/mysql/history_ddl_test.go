@@ -75,23 +75,31 @@ func TestDDL(t *testing.T) {
 		{"ALTER TABLE t ADD INDEX (a), COMMENT='x, ADD COLUMN y int', ENGINE=InnoDB", "alter db.t (id int, a varchar(10) utf8mb4, b datetime) key id"},
 		{"ALTER TABLE t ADD c int", "alter db.t (id int, a varchar(10) utf8mb4, b datetime, c int) key id"},
 		{"/* app */ ALTER TABLE db.t ADD COLUMN c INTEGER UNSIGNED NOT NULL FIRST -- end", "alter db.t (c int unsigned ! =\"0\", id int, a varchar(10) utf8mb4, b datetime) key id"},
-		{"alter table t add (c char(3) default 'it''s', d enum('x)','y') character set gbk not null after id, e bool)",
-			`alter db.t (id int, d enum('x)','y') gbk ! ="x)", a varchar(10) utf8mb4, b datetime, c char(3) latin1 ="it's", e tinyint(1)) key id`},
+		{
+			"alter table t add (c char(3) default 'it''s', d enum('x)','y') character set gbk not null after id, e bool)",
+			`alter db.t (id int, d enum('x)','y') gbk ! ="x)", a varchar(10) utf8mb4, b datetime, c char(3) latin1 ="it's", e tinyint(1)) key id`,
+		},
 		{"ALTER TABLE t DROP a, DROP PRIMARY KEY, ADD PRIMARY KEY (`b`, `ID`)", "alter db.t (id int !, b datetime !) key b,id"},
 		{"ALTER TABLE t CHANGE a z TEXT, MODIFY COLUMN b DECIMAL(5) AFTER id", "alter db.t (id int, b decimal(5,0), z text latin1) key id"},
 		{"ALTER TABLE t RENAME COLUMN id TO k, RENAME TO u", "alter db.t (k int, a varchar(10) utf8mb4, b datetime) key k; rename db.t to db.u"},
-		{"ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, ADD c DOUBLE PRECISION DEFAULT -1.5",
-			"alter db.t (id int, a varchar(10) utf8mb4, b datetime, c double =\"-1.5\") key id"},
+		{
+			"ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, ADD c DOUBLE PRECISION DEFAULT -1.5",
+			"alter db.t (id int, a varchar(10) utf8mb4, b datetime, c double =\"-1.5\") key id",
+		},
 		{"ALTER TABLE t ADD c DATETIME DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP", "alter db.t (id int, a varchar(10) utf8mb4, b datetime, c datetime) key id"},
 		{"ALTER TABLE t ADD c int AS (id + (1)) STORED, ADD CONSTRAINT x CHECK (a > 'b'), ADD d json", "alter db.t (id int, a varchar(10) utf8mb4, b datetime, c int, d json) key id"},
 		{"ALTER TABLE t DROP COLUMN nope", "alter db.t (id int, a varchar(10) utf8mb4, b datetime) key id DOUBT"},
 		{"ALTER TABLE t DROP COLUMN IF EXISTS nope", "alter db.t (id int, a varchar(10) utf8mb4, b datetime) key id"},
 		{"ALTER TABLE t DROP PARTITION p", "alter db.t (id int, a varchar(10) utf8mb4, b datetime) key id DOUBT"},
-		{"CREATE TABLE IF NOT EXISTS u (`id` bigint(20) NOT NULL AUTO_INCREMENT COMMENT 'a,b', v varchar(5) COLLATE latin1_bin DEFAULT NULL, " +
-			"UNIQUE KEY `k` (v(3)), KEY (`v`), PRIMARY KEY (`id`)) ENGINE=InnoDB DEFAULT CHARSET=gbk",
-			"create db.u (id bigint !, v varchar(5) latin1) key id"},
-		{"CREATE TABLE u (a text(100), b binary, c dec(7), d int1 zerofill, e serial) /*!40101 DEFAULT CHARACTER SET utf8mb4 */",
-			"create db.u (a text utf8mb4, b binary(1), c decimal(7,0), d tinyint(3) unsigned zerofill, e bigint unsigned ! =\"0\") key "},
+		{
+			"CREATE TABLE IF NOT EXISTS u (`id` bigint(20) NOT NULL AUTO_INCREMENT COMMENT 'a,b', v varchar(5) COLLATE latin1_bin DEFAULT NULL, " +
+				"UNIQUE KEY `k` (v(3)), KEY (`v`), PRIMARY KEY (`id`)) ENGINE=InnoDB DEFAULT CHARSET=gbk",
+			"create db.u (id bigint !, v varchar(5) latin1) key id",
+		},
+		{
+			"CREATE TABLE u (a text(100), b binary, c dec(7), d int1 zerofill, e serial) /*!40101 DEFAULT CHARACTER SET utf8mb4 */",
+			"create db.u (a text utf8mb4, b binary(1), c decimal(7,0), d tinyint(3) unsigned zerofill, e bigint unsigned ! =\"0\") key ",
+		},
 		{"CREATE TABLE u SELECT 1", "create db.u"},
 		{"CREATE TABLE u LIKE t", "create db.u"},
 	} {

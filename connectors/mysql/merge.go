@@ -238,7 +238,7 @@ func (*Source) consistent(ctx context.Context, w *wire) (snapshot, error) {
 }
 
 // committed is what is visible of MySQL's transactions at the least: what it calls executed was committed before.
-func (s *Source) committed(ctx context.Context, w *wire, srv server) (snapshot, error) {
+func (*Source) committed(ctx context.Context, w *wire, srv server) (snapshot, error) {
 	out := snapshot{}
 	rows, err := w.texts(ctx, "SELECT @@GLOBAL.gtid_mode, @@GLOBAL.gtid_executed, @@server_uuid")
 	if err != nil {

@@ -123,6 +123,7 @@ func (f *stream) Read(ctx context.Context, want connector.Limit) (*record.Batch,
 			if e := f.emit(ctx); e != nil { // what is complete is not lost
 				return nil, f.fail(ctx, e)
 			}
+			_ = f.fail(ctx, err) // the next call returns it
 		case err != nil:
 			return nil, f.fail(ctx, err)
 		case !more:
@@ -141,7 +142,8 @@ func (f *stream) Read(ctx context.Context, want connector.Limit) (*record.Batch,
 
 // fail translates an error. One that the context caused may be over with the next call.
 func (f *stream) fail(ctx context.Context, err error) error {
-	if cause := ctx.Err(); cause != nil {
+	cancelled := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || connectionLost(err)
+	if cause := ctx.Err(); cause != nil && cancelled {
 		return fmt.Errorf("reading the stream of changes: %w", cause)
 	}
 	f.failed = f.streamError("reading the stream of changes", err)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -379,6 +380,9 @@ func (f *stream) tableError(d *streamDataset, err error) error {
 	}
 }
 
+// changePatience bounds the lookups that a changed table takes.
+const changePatience = time.Minute
+
 // statement uses a statement that is neither the beginning nor the end of a transaction.
 func (f *stream) statement(ctx context.Context, q mybinlog.Query, first string) error {
 	switch first {
@@ -411,8 +415,11 @@ func (f *stream) statement(ctx context.Context, q mybinlog.Query, first string) 
 			return err
 		}
 	}
+	// It is done wholly or not at all: the half of it, and then all once more, would be something else.
+	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), changePatience)
+	defer cancel()
 	for _, c := range changes {
-		if err := f.change(ctx, c); err != nil {
+		if err := f.change(whole, c); err != nil {
 			return err
 		}
 	}

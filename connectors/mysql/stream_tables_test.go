@@ -238,3 +238,21 @@ func TestStatementFormat(t *testing.T) {
 		}
 	})
 }
+
+// A change of a document that is not there stops the stream at its row, for good: what follows is never read in its place.
+// cases C023, C052.
+func TestPartialWithoutBefore(t *testing.T) {
+	w := newFollower(t, mysqltest.Database(t, mysqltest.MySQL), nil, `CREATE TABLE t (id int PRIMARY KEY, d json)`)
+	w.do(t, `INSERT INTO t VALUES (1, '{"k": 1, "z": "`+strings.Repeat("y", 500)+`"}')`, `SET SESSION binlog_row_value_options = 'PARTIAL_JSON'`,
+		`SET SESSION binlog_row_image = 'MINIMAL'`, `UPDATE t SET d = JSON_SET(d, '$.k', 2)`, `INSERT INTO t VALUES (2, '{}')`)
+	g := w.start(t, record.Position{}, nil)
+	for range 2 {
+		err := g.fails(t)
+		if connector.ClassOf(err) != connector.ClassConfig || !strings.Contains(connector.HintOf(err), "binlog_row_") {
+			t.Errorf("the error has class %v: %v (%s)", connector.ClassOf(err), err, connector.HintOf(err))
+		}
+		if len(g.lines) != 1 || len(g.marks) != 1 || !strings.HasPrefix(g.lines[0], "t insert id=1 ") {
+			t.Errorf("before it came %.100q", g.lines)
+		}
+	}
+}

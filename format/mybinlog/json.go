@@ -60,7 +60,7 @@ func appendJSONValue(dst []byte, kind byte, v []byte, depth int) ([]byte, error)
 			return appendDouble(dst, math.Float64frombits(n), true), nil
 		}
 	case jsonString:
-		text, _, err := jsonBytes(v)
+		text, err := jsonBytes(v)
 		if err != nil {
 			return nil, err
 		}
@@ -201,7 +201,7 @@ func appendContainer(dst []byte, kind byte, v []byte, depth int) ([]byte, error)
 }
 
 // jsonBytes reads bytes behind their length, which has seven bits in each byte, the lowest first.
-func jsonBytes(v []byte) (text, rest []byte, err error) {
+func jsonBytes(v []byte) ([]byte, error) {
 	n := 0
 	for i := range 5 {
 		if i >= len(v) {
@@ -213,10 +213,10 @@ func jsonBytes(v []byte) (text, rest []byte, err error) {
 			if n > len(v) {
 				break
 			}
-			return v[:n], v[n:], nil
+			return v[:n], nil
 		}
 	}
-	return nil, nil, errJSON
+	return nil, errJSON
 }
 
 // appendQuoted prints a text as the server does: controls that have no letter as \u00xx, all else as it is.
@@ -314,7 +314,7 @@ func appendOpaque(dst, v []byte) ([]byte, error) {
 		return nil, errJSON
 	}
 	kind := Kind(v[0])
-	data, _, err := jsonBytes(v[1:])
+	data, err := jsonBytes(v[1:])
 	if err != nil {
 		return nil, err
 	}
