@@ -17,12 +17,15 @@ import (
 // appender appends value i of an array, which is not null.
 type appender func(dst []byte, arr arrow.Array, i int) ([]byte, error)
 
-// appendLong appends a variable-length integer.
-func appendLong(dst []byte, v int64) []byte {
+// AppendLong appends a variable-length integer.
+func AppendLong(dst []byte, v int64) []byte {
 	return binary.AppendUvarint(dst, uint64(v)<<1^uint64(v>>63))
 }
 
-func appendBytes(dst, v []byte) []byte { return append(appendLong(dst, int64(len(v))), v...) }
+// AppendText appends a text.
+func AppendText(dst []byte, v string) []byte { return append(AppendLong(dst, int64(len(v))), v...) }
+
+func appendBytes(dst, v []byte) []byte { return append(AppendLong(dst, int64(len(v))), v...) }
 
 var errNull = errors.New("it is null where its schema has no null")
 
@@ -127,14 +130,14 @@ func number(arr arrow.Array, i int) int64 {
 func integers(s *connect.Schema, t record.Type) (appender, error) {
 	unit, timed := connect.UnitOf(s)
 	if !timed || (t.Kind != record.Time && t.Kind != record.Timestamp && t.Kind != record.Duration) {
-		return func(dst []byte, arr arrow.Array, i int) ([]byte, error) { return appendLong(dst, number(arr, i)), nil }, nil
+		return func(dst []byte, arr arrow.Array, i int) ([]byte, error) { return AppendLong(dst, number(arr, i)), nil }, nil
 	}
 	debezium := t.Infinite && s.Name == connect.MicroTimestamp
 	return func(dst []byte, arr arrow.Array, i int) ([]byte, error) {
 		v := number(arr, i)
 		if debezium {
 			if inf := record.InfiniteTimestamp(v); inf != 0 {
-				return appendLong(dst, connect.Infinite(inf)), nil
+				return AppendLong(dst, connect.Infinite(inf)), nil
 			}
 		}
 		if t.Unit != unit {
@@ -143,7 +146,7 @@ func integers(s *connect.Schema, t record.Type) (appender, error) {
 				return dst, err
 			}
 		}
-		return appendLong(dst, v), nil
+		return AppendLong(dst, v), nil
 	}, nil
 }
 
@@ -167,7 +170,7 @@ func texts(t record.Type) appender {
 				return dst, fmt.Errorf("column of type %s", arr.DataType())
 			}
 			v := a.Value(i)
-			return append(appendLong(dst, int64(len(v))), v...), nil
+			return append(AppendLong(dst, int64(len(v))), v...), nil
 		}
 	default:
 		var scratch []byte
@@ -264,7 +267,7 @@ func element(s *connect.Schema, t record.Type) (appender, error) {
 // run appends one block of elements, and the end of the blocks.
 func run(dst []byte, arr arrow.Array, from, to int, elem appender) ([]byte, error) {
 	if to > from {
-		dst = appendLong(dst, int64(to-from))
+		dst = AppendLong(dst, int64(to-from))
 	}
 	var err error
 	for j := from; j < to; j++ {
@@ -307,7 +310,7 @@ func dimension(dst []byte, v record.ArrayValue, dim int, at *int, elem appender)
 		*at += n
 		return run(dst, v.Values, from, *at, elem)
 	}
-	dst = appendLong(dst, int64(n))
+	dst = AppendLong(dst, int64(n))
 	var err error
 	for range n {
 		if dst, err = dimension(dst, v, dim+1, at, elem); err != nil {
@@ -330,7 +333,7 @@ func maps(s *connect.Schema, t record.Type) (appender, error) {
 		m := arr.(*array.Map) //nolint:forcetypeassert // by its type
 		from, to := m.ValueOffsets(i)
 		if to > from {
-			dst = appendLong(dst, to-from)
+			dst = AppendLong(dst, to-from)
 		}
 		var err error
 		for j := int(from); j < int(to); j++ {

@@ -37,7 +37,7 @@ func Mapping(s *record.Schema) []connector.Mapping {
 			continue
 		}
 		m.Native = nativeName(schemaOf(t))
-		if m.Limits = limits(t); !m.Limits.Zero() {
+		if m.Limits = Limits(t); !m.Limits.Zero() {
 			m.Fidelity, m.Why = connector.Checked, "lists have as many dimensions as the column says, and elements are counted from 1"
 			m.Policies = []connector.Policy{connector.PolicyText, connector.PolicyNull}
 		}
@@ -46,8 +46,8 @@ func Mapping(s *record.Schema) []connector.Mapping {
 	return out
 }
 
-// limits is what arrays must keep.
-func limits(t record.Type) connector.Limits {
+// Limits is what arrays in values of a type must keep.
+func Limits(t record.Type) connector.Limits {
 	var inner []record.Type
 	switch t.Kind {
 	case record.Array:
@@ -63,7 +63,7 @@ func limits(t record.Type) connector.Limits {
 	default:
 	}
 	for _, x := range inner {
-		if l := limits(x); !l.Zero() {
+		if l := Limits(x); !l.Zero() {
 			return l
 		}
 	}
@@ -95,15 +95,13 @@ type packer struct {
 	registry *registry.Client
 	topic    string
 	key      bool
-	schemas  func(f arrow.Field) *connect.Schema // of columns; nil: as schemaOf says
-
-	row   rowPacker
-	id    int
-	bound arrow.RecordBatch
+	row      Rows
+	id       int
+	bound    arrow.RecordBatch
 }
 
-// rowPacker writes columns of rows, one behind the other, as the fields of a record.
-type rowPacker struct {
+// Rows writes columns of rows, one behind the other, as the fields of a record. It is used by one goroutine at a time.
+type Rows struct {
 	schema *connect.Schema
 	cols   []int
 	names  []string
@@ -111,8 +109,10 @@ type rowPacker struct {
 	arrays []arrow.Array
 }
 
-func (r *rowPacker) bind(s *record.Schema, cols []int, key bool, schemas func(arrow.Field) *connect.Schema) error {
-	*r = rowPacker{schema: &connect.Schema{Type: connect.Struct}, cols: cols}
+// Bind prepares for the columns cols of rows of a schema; key: they are its key, which is never null. schemas says how columns are
+// written; nil: as Mapping says.
+func (r *Rows) Bind(s *record.Schema, cols []int, key bool, schemas func(arrow.Field) *connect.Schema) error {
+	*r = Rows{schema: &connect.Schema{Type: connect.Struct}, cols: cols}
 	for _, c := range cols {
 		f := s.Columns.Field(c)
 		t, err := record.TypeOf(f.Type)
@@ -137,16 +137,28 @@ func (r *rowPacker) bind(s *record.Schema, cols []int, key bool, schemas func(ar
 	return nil
 }
 
-func (r *rowPacker) rows(rows arrow.RecordBatch) {
+// Of says which rows Append is about.
+func (r *Rows) Of(rows arrow.RecordBatch) {
 	r.arrays = r.arrays[:0]
 	for _, c := range r.cols {
 		r.arrays = append(r.arrays, rows.Column(c))
 	}
 }
 
-func (r *rowPacker) append(dst []byte, i int) ([]byte, error) {
+// Schema is the record that the columns are the fields of.
+func (r *Rows) Schema() *connect.Schema { return r.schema }
+
+// Append appends row i. Where instead is not nil it returns what is written instead of the value of a column, with the union's branch;
+// nil: the value itself.
+func (r *Rows) Append(dst []byte, i int, instead func(col int) []byte) ([]byte, error) {
 	var err error
 	for n, put := range r.puts {
+		if instead != nil {
+			if b := instead(n); b != nil {
+				dst = append(dst, b...)
+				continue
+			}
+		}
 		if dst, err = put(dst, r.arrays[n], i); err != nil {
 			return dst, fmt.Errorf("column %q: %w", r.names[n], err)
 		}
@@ -156,13 +168,13 @@ func (r *rowPacker) append(dst []byte, i int) ([]byte, error) {
 
 // Bind implements plain.Packer.
 func (p *packer) Bind(ctx context.Context, s *record.Schema, cols []int) error {
-	if err := p.row.bind(s, cols, p.key, p.schemas); err != nil {
+	if err := p.row.Bind(s, cols, p.key, nil); err != nil {
 		return fmt.Errorf("dataset %s: %w", s.Dataset, err)
 	}
 	p.bound = nil
 	name := recordName(s.Dataset, p.key)
 	var err error
-	p.id, err = p.registry.Register(ctx, p.registry.Subject(p.topic, p.key, name), registry.Avro, textOf(p.row.schema, name))
+	p.id, err = p.registry.Register(ctx, p.registry.Subject(p.topic, p.key, name), registry.Avro, Text(p.row.schema, name))
 	return err
 }
 
@@ -185,11 +197,11 @@ func recordName(dataset string, key bool) string {
 func (p *packer) Rows(rows arrow.RecordBatch) {
 	if rows != p.bound {
 		p.bound = rows
-		p.row.rows(rows)
+		p.row.Of(rows)
 	}
 }
 
 // Append implements plain.Packer.
 func (p *packer) Append(dst []byte, i int) ([]byte, error) {
-	return p.row.append(registry.AppendID(dst, p.id), i)
+	return p.row.Append(registry.AppendID(dst, p.id), i, nil)
 }

@@ -111,15 +111,16 @@ func timestampSchema(t record.Type) *connect.Schema {
 	return named(connect.Int64, names[t.Unit])
 }
 
-// writer appends the Avro schema of a type of Connect.
+// schemaText appends the Avro schema of a type of Connect.
 type schemaText struct {
-	out   []byte
-	taken map[string]bool // names of records
+	out     []byte
+	taken   map[string]bool            // names of records
+	written map[*connect.Schema]string // their names
 }
 
-// textOf is the Avro schema of a struct.
-func textOf(s *connect.Schema, name string) string {
-	w := schemaText{taken: map[string]bool{}}
+// Text is the Avro schema of a struct, which is called name. A struct that stands in it a second time is written by its name.
+func Text(s *connect.Schema, name string) string {
+	w := schemaText{taken: map[string]bool{}, written: map[*connect.Schema]string{}}
 	w.record(s, name)
 	return string(w.out)
 }
@@ -214,6 +215,13 @@ func (w *schemaText) property(name, value string) {
 }
 
 func (w *schemaText) record(s *connect.Schema, name string) {
+	if earlier, ok := w.written[s]; ok {
+		w.out = record.AppendJSONString(w.out, earlier)
+		return
+	}
+	if s.Name != "" && !strings.HasPrefix(s.Name, "io.debezium.data.") {
+		name = s.Name
+	}
 	parts := strings.Split(name, ".")
 	for i := range parts {
 		parts[i] = allowed(parts[i])
@@ -223,6 +231,7 @@ func (w *schemaText) record(s *connect.Schema, name string) {
 		name = strings.TrimRight(name, "0123456789") + strconv.Itoa(n)
 	}
 	w.taken[name] = true
+	w.written[s] = name
 	w.out = append(w.out, `{"type":"record","name":`...)
 	w.out = append(record.AppendJSONString(w.out, name), `,"fields":[`...)
 	fields := map[string]bool{}

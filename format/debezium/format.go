@@ -9,19 +9,22 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/format/avro"
 	"github.com/leatdata/leat/format/changelog"
 	"github.com/leatdata/leat/format/internal/connect"
 	"github.com/leatdata/leat/format/internal/jsontext"
 	"github.com/leatdata/leat/format/internal/plain"
 	"github.com/leatdata/leat/format/message"
+	"github.com/leatdata/leat/format/registry"
 	"github.com/leatdata/leat/record"
 )
 
 // Format reads and writes messages that are Debezium's envelopes. It implements message.Format.
 type Format struct {
-	wire   plain.Wire
-	opts   Options
-	packer func(t message.Topic, key bool) (plain.Packer, error) // of rows and keys with schemas; nil: JSON without
+	wire     plain.Wire
+	opts     Options
+	registry *registry.Client // for envelopes that are written in Avro; nil: in JSON
+	readOnly bool
 }
 
 var _ message.Format = (*Format)(nil)
@@ -30,13 +33,23 @@ var _ message.Format = (*Format)(nil)
 func NewFormat(o Options) *Format { return &Format{wire: plain.JSON{}, opts: o} }
 
 // Over is the format of envelopes in another wire format, to read.
-func Over(w plain.Wire, o Options) *Format { return &Format{wire: w, opts: o} }
+func Over(w plain.Wire, o Options) *Format { return &Format{wire: w, opts: o, readOnly: true} }
 
 // Input implements message.Format.
 func (*Format) Input(message.Topic) connector.Input { return connector.Changelog }
 
 // Map implements message.Format.
-func (*Format) Map(_ message.Topic, s *record.Schema) []connector.Mapping { return Mapping(s) }
+func (f *Format) Map(_ message.Topic, s *record.Schema) []connector.Mapping {
+	out := Mapping(s)
+	for i, c := range s.Columns.Fields() {
+		t, err := record.TypeOf(c.Type)
+		if f.registry == nil || err != nil {
+			continue
+		}
+		out[i].Limits.Rank = avro.Limits(t).Rank // lists in Avro have one depth, those in JSON any
+	}
+	return out
+}
 
 // NewDecoder implements message.Format.
 func (f *Format) NewDecoder(t message.Topic, s *record.Schema) (message.Decoder, error) {
@@ -109,7 +122,7 @@ func (d *decoder) learn(ctx context.Context, u plain.Unpacker, rows *plain.Shape
 		return addRow(rows, s)
 	}
 	if d.open(nil, c) != nil || !d.env.found {
-		return nil //nolint:nilerr 
+		return nil //nolint:nilerr // likewise
 	}
 	for _, image := range []connect.Cell{d.env.before, d.env.after} {
 		if image.JSONKind() == jsontext.Object && !d.hasPlaceholder(image) {
@@ -130,11 +143,15 @@ func (d *decoder) hasPlaceholder(c connect.Cell) bool {
 
 // NewEncoder implements message.Format.
 func (f *Format) NewEncoder(t message.Topic) (message.Encoder, error) {
-	o := f.opts
-	if f.packer != nil || t.Key != "" && t.Key != plain.KeyJSON && t.Key != plain.KeyNone {
+	switch {
+	case f.readOnly:
+		return nil, fmt.Errorf("topic %s: this format is only read: say format=debezium or format=debezium-avro to write envelopes", t.Name)
+	case t.Key != "" && t.Key != plain.KeyJSON && t.Key != plain.KeyNone:
 		return nil, fmt.Errorf("topic %s: envelopes have keys of their own: leave out key=%s", t.Name, t.Key)
+	case f.registry != nil:
+		return &avroEncoder{topic: t.Name, registry: f.registry, enc: New(f.opts), noKeys: t.Key == plain.KeyNone}, nil
 	}
-	return &encoder{enc: New(o), noKeys: t.Key == plain.KeyNone}, nil
+	return &encoder{enc: New(f.opts), noKeys: t.Key == plain.KeyNone}, nil
 }
 
 // encoder writes envelopes in JSON without schemas.

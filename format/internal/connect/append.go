@@ -26,7 +26,7 @@ type setter func(t *Tape, c Cell, b array.Builder) error
 // Compile returns what appends values of a schema to columns of a type: to the type that TypeOf returns, and to every wider one. A nil
 // schema is that of JSON texts that come without one.
 func Compile(s *Schema, t record.Type) (Appender, error) {
-	if s == nil {
+	if s == nil || s.Type == Any && s.Record != nil && arrow.TypeEqual(s.Record, t.Arrow) {
 		return dynamic(t), nil
 	}
 	if a, err := nested(s, t); a != nil || err != nil {

@@ -2,6 +2,7 @@ package plain
 
 import (
 	"context"
+	"errors"
 
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/format/jsonl"
@@ -46,10 +47,24 @@ func (f *Format) NewDecoder(t message.Topic, s *record.Schema) (message.Decoder,
 }
 
 // Map implements message.Format.
-func (f *Format) Map(_ message.Topic, s *record.Schema) []connector.Mapping { return f.Mapping(s) }
+func (f *Format) Map(_ message.Topic, s *record.Schema) []connector.Mapping {
+	if f.Mapping != nil {
+		return f.Mapping(s)
+	}
+	out := make([]connector.Mapping, s.Columns.NumFields())
+	for i, c := range s.Columns.Fields() {
+		out[i] = connector.Mapping{Column: c.Name, Why: errReadOnly.Error()}
+	}
+	return out
+}
+
+var errReadOnly = errors.New("the format is only read: say format=json, avro or json-schema to write")
 
 // NewEncoder implements message.Format.
 func (f *Format) NewEncoder(t message.Topic) (message.Encoder, error) {
+	if f.Packer == nil {
+		return nil, errReadOnly
+	}
 	value, err := f.Packer(t, false)
 	if err != nil {
 		return nil, err

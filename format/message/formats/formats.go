@@ -8,12 +8,18 @@ import (
 	"github.com/leatdata/leat/format/avro"
 	"github.com/leatdata/leat/format/debezium"
 	"github.com/leatdata/leat/format/internal/plain"
+	"github.com/leatdata/leat/format/jsonschema"
 	"github.com/leatdata/leat/format/message"
+	"github.com/leatdata/leat/format/protobuf"
 	"github.com/leatdata/leat/format/registry"
 )
 
 // Names returns the formats, the default first.
-func Names() []string { return []string{"json", "raw", "debezium", "avro", "debezium-avro"} }
+func Names() []string {
+	return []string{
+		"json", "raw", "debezium", "avro", "json-schema", "protobuf", "debezium-avro", "debezium-json-schema", "debezium-protobuf",
+	}
+}
 
 // Options are what some formats need.
 type Options struct {
@@ -40,7 +46,15 @@ func New(name string, o Options) (message.Format, error) {
 	switch name {
 	case "avro":
 		return avro.NewFormat(o.Registry), nil
+	case "json-schema":
+		return jsonschema.NewFormat(o.Registry), nil
+	case "protobuf":
+		return protobuf.NewFormat(o.Registry), nil
+	case "debezium-json-schema":
+		return debezium.Over(jsonschema.Wire{Registry: o.Registry}, o.Debezium), nil
+	case "debezium-protobuf":
+		return debezium.Over(protobuf.Wire{Registry: o.Registry}, o.Debezium), nil
 	default:
-		return debezium.Over(avro.Wire{Registry: o.Registry}, o.Debezium), nil
+		return debezium.NewAvro(o.Registry, o.Debezium), nil
 	}
 }

@@ -1,0 +1,306 @@
+package debezium
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/format/avro"
+	"github.com/leatdata/leat/format/changelog"
+	"github.com/leatdata/leat/format/internal/connect"
+	"github.com/leatdata/leat/format/message"
+	"github.com/leatdata/leat/format/registry"
+	"github.com/leatdata/leat/record"
+)
+
+// NewAvro is the format of envelopes in Avro, with the schemas of a registry.
+func NewAvro(r *registry.Client, o Options) *Format {
+	return &Format{wire: avro.Wire{Registry: r}, opts: o, registry: r}
+}
+
+// avroEncoder writes envelopes in Avro.
+type avroEncoder struct {
+	topic    string
+	registry *registry.Client
+	enc      *Encoder // knows where events come from
+	noKeys   bool
+
+	schema       *record.Schema
+	rows, key    avro.Rows
+	valueID      int
+	keyID        int
+	kept         [][]byte // by column: what stands for a value that was not sent; nil: nothing can
+	bound, held  arrow.RecordBatch
+	buf          []byte
+	db, sch, tbl string
+}
+
+// avroSchema is how a column is written in Avro: as in JSON, but for decimals and unsigned numbers of 64 bits, which are decimals there
+// too. Where that does not tell the type of the column, the schema names it.
+func avroSchema(key []string) func(arrow.Field) *connect.Schema {
+	return func(f arrow.Field) *connect.Schema {
+		s := exactSchema(schemaOf(f))
+		t, err := record.TypeOf(f.Type)
+		if err == nil && t.Kind == record.Decimal && t.Scale >= 0 && t.Scale <= t.Precision {
+			s = decimal(t.Precision, t.Scale)
+		}
+		finite, oops := (connect.Reading{Local: true}).TypeOf(s)
+		infinite, also := (connect.Reading{Local: true, Infinite: true}).TypeOf(s)
+		if oops != nil || also != nil || !arrow.TypeEqual(finite, f.Type) || !arrow.TypeEqual(infinite, f.Type) {
+			s.Record = f.Type
+		}
+		s.Optional = !slices.Contains(key, f.Name)
+		return s
+	}
+}
+
+func decimal(precision, scale int32) *connect.Schema {
+	s := named(connect.Bytes, connect.Decimal)
+	s.Params = map[string]string{
+		connect.ParamScale: strconv.Itoa(int(scale)), connect.ParamPrecision: strconv.Itoa(int(precision)),
+	}
+	return s
+}
+
+func exactSchema(s *connect.Schema) *connect.Schema {
+	out := *s
+	if s.Type == connect.Uint64 {
+		out = *decimal(20, 0) // as many digits as 64 bits have
+		out.Optional = s.Optional
+	}
+	if s.Elem != nil {
+		out.Elem = exactSchema(s.Elem)
+	}
+	if s.Key != nil {
+		out.Key = exactSchema(s.Key)
+	}
+	out.Fields = slices.Clone(s.Fields)
+	for i := range out.Fields {
+		out.Fields[i].Schema = exactSchema(out.Fields[i].Schema)
+	}
+	return &out
+}
+
+func optional(t connect.Type) *connect.Schema { return &connect.Schema{Type: t, Optional: true} }
+
+// envelopeSchema is the schema of an envelope around rows; row is written by its name the second time.
+func envelopeSchema(row *connect.Schema, name, source string) *connect.Schema {
+	text, long := &connect.Schema{Type: connect.String}, &connect.Schema{Type: connect.Int64}
+	fields := func(of ...connect.Field) []connect.Field { return of }
+	src := &connect.Schema{Type: connect.Struct, Name: source, Fields: fields(
+		connect.Field{Name: "version", Schema: text},
+		connect.Field{Name: "connector", Schema: text}, connect.Field{Name: "name", Schema: text},
+		connect.Field{Name: "ts_ms", Schema: long}, connect.Field{Name: "snapshot", Schema: optional(connect.String)},
+		connect.Field{Name: "db", Schema: text}, connect.Field{Name: "schema", Schema: text}, connect.Field{Name: "table", Schema: text},
+		connect.Field{Name: "txId", Schema: optional(connect.Int64)}, connect.Field{Name: "lsn", Schema: optional(connect.Int64)},
+	)}
+	return &connect.Schema{Type: connect.Struct, Name: name + ".Envelope", Fields: fields(
+		connect.Field{Name: "before", Schema: row}, connect.Field{Name: "after", Schema: row}, connect.Field{Name: "source", Schema: src},
+		connect.Field{Name: "op", Schema: text}, connect.Field{Name: "ts_ms", Schema: optional(connect.Int64)},
+	)}
+}
+
+// Bind implements message.Encoder.
+func (e *avroEncoder) Bind(ctx context.Context, s *record.Schema) error {
+	if s == e.schema {
+		return nil
+	}
+	all := make([]int, s.Columns.NumFields())
+	for i := range all {
+		all[i] = i
+	}
+	schemas := avroSchema(s.KeyNames())
+	if err := errors.Join(e.rows.Bind(s, all, false, schemas), e.key.Bind(s, s.Key, true, schemas)); err != nil {
+		return fmt.Errorf("dataset %s: %w", s.Dataset, err)
+	}
+	name := strings.Join(append([]string{e.enc.opts.Name}, record.SplitName(s.Dataset)...), ".")
+	name = strings.TrimPrefix(name, ".")
+	row := e.rows.Schema()
+	row.Name, row.Optional = name+".Value", true
+	env := envelopeSchema(row, name, "io.debezium.connector."+e.enc.connector(s)+".Source")
+	var err error
+	e.valueID, err = e.registry.Register(ctx, e.registry.Subject(e.topic, false, env.Name), registry.Avro, avro.Text(env, env.Name))
+	if err == nil && len(s.Key) > 0 && !e.noKeys {
+		key := name + ".Key"
+		e.keyID, err = e.registry.Register(ctx, e.registry.Subject(e.topic, true, key), registry.Avro, avro.Text(e.key.Schema(), key))
+	}
+	if err != nil {
+		return err
+	}
+	e.kept = e.kept[:0]
+	for _, f := range row.Fields {
+		e.kept = append(e.kept, placeholder(f.Schema))
+	}
+	e.db, e.sch, e.tbl = e.enc.place(s.Dataset)
+	e.schema, e.bound, e.held = s, nil, nil
+	return nil
+}
+
+// placeholder stands for a value that the source did not send; nil: the type has none.
+func placeholder(s *connect.Schema) []byte {
+	const some = 2 // the second branch of a union
+	out := []byte{some}
+	if !s.Optional {
+		out = nil
+	}
+	switch {
+	case s.Type == connect.String, s.Type == connect.Bytes && s.Name == "":
+		return avro.AppendText(out, unavailable)
+	case s.Type == connect.Array && s.Elem.Type == connect.String:
+		out = avro.AppendText(append(out, some, some), unavailable) // one element, which may be null
+		return append(out, 0)
+	}
+	return nil
+}
+
+// Encode implements message.Encoder.
+func (e *avroEncoder) Encode(ctx context.Context, b *record.Batch, emit func(int, *message.Message) error) ([]connector.RowError, error) {
+	if err := e.Bind(ctx, b.Schema); err != nil {
+		return nil, err
+	}
+	b, err := changelog.Complete(b)
+	if err != nil {
+		return nil, fmt.Errorf("dataset %s: %w", b.Schema.Dataset, err)
+	}
+	if err := changelog.Check(b); err != nil {
+		return nil, err
+	}
+	e.bound = nil
+	var refused []connector.RowError
+	for ev := range events(b) {
+		m, why := e.message(b, ev)
+		if why != nil {
+			if ev.Row < 0 {
+				return nil, why
+			}
+			r := b.Reject(ev.Row)
+			r.Class, r.Message = "not_representable", why.Error()
+			refused = append(refused, connector.RowError{Index: ev.Row, Reject: r})
+			continue
+		}
+		if err := emit(ev.Row, &m); err != nil {
+			return nil, err
+		}
+		if m.Key != nil && ev.Tombstone() {
+			if err := emit(ev.Row, &message.Message{Key: m.Key}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return refused, nil
+}
+
+// message encodes one event.
+func (e *avroEncoder) message(b *record.Batch, ev Event) (m message.Message, err error) {
+	e.buf = e.buf[:0]
+	if len(b.Schema.Key) > 0 && ev.Row >= 0 && !e.noKeys {
+		rows := b.Rows
+		if ev.side == removal {
+			rows = b.Old
+		}
+		e.key.Of(rows)
+		if e.buf, err = e.key.Append(registry.AppendID(e.buf, e.keyID), ev.Row, nil); err != nil {
+			return m, err
+		}
+	}
+	n := len(e.buf)
+	if e.buf, err = e.envelope(registry.AppendID(e.buf, e.valueID), b, ev); err != nil {
+		return m, err
+	}
+	if n > 0 {
+		m.Key = e.buf[:n:n]
+	}
+	m.Value = e.buf[n:]
+	return m, nil
+}
+
+func (e *avroEncoder) envelope(dst []byte, b *record.Batch, ev Event) (_ []byte, err error) {
+	const none, some = 0, 2 // branches of unions
+	before, extent := ev.Before()
+	if extent == changelog.Nothing || ev.side == arrival {
+		dst = append(dst, none)
+	} else if dst, err = e.image(append(dst, some), before, ev.Row, func(col int) []byte {
+		if extent == changelog.Key && !slices.Contains(b.Schema.Key, col) {
+			return []byte{none}
+		}
+		return nil
+	}); err != nil {
+		return dst, err
+	}
+	after := ev.After()
+	if after == nil || ev.side == removal {
+		dst = append(dst, none)
+	} else {
+		for c := range b.Unchanged {
+			if b.IsUnchanged(c, ev.Row) && e.kept[c] == nil {
+				return dst, fmt.Errorf("the source did not send the value of column %q, and nothing can stand for it in Avro: make it "+
+					"send whole rows (Postgres: alter table … replica identity full), or say format=debezium", b.Rows.ColumnName(c))
+			}
+		}
+		if dst, err = e.image(append(dst, some), after, ev.Row, func(col int) []byte {
+			if b.IsUnchanged(col, ev.Row) {
+				return e.kept[col]
+			}
+			return nil
+		}); err != nil {
+			return dst, err
+		}
+	}
+	dst = e.source(dst, ev)
+	dst = avro.AppendText(dst, string(ev.Op()))
+	if e.enc.opts.Now == nil {
+		return append(dst, none), nil
+	}
+	return avro.AppendLong(append(dst, some), e.enc.opts.Now().UnixMilli()), nil
+}
+
+func (e *avroEncoder) image(dst []byte, rows arrow.RecordBatch, i int, instead func(int) []byte) ([]byte, error) {
+	if e.bound != rows {
+		e.bound = rows
+		e.rows.Of(rows)
+	}
+	return e.rows.Append(dst, i, instead)
+}
+
+// source appends where an event comes from.
+func (e *avroEncoder) source(dst []byte, ev Event) []byte {
+	const none, some = 0, 2
+	var at point
+	var when time.Time
+	if ev.Txn != nil {
+		at, when = pointOf(ev.Txn.Position), ev.Txn.Time
+	}
+	if when.IsZero() && e.enc.opts.Now != nil {
+		when = e.enc.opts.Now()
+	}
+	millis := int64(0)
+	if !when.IsZero() {
+		millis = when.UnixMilli()
+	}
+	dst = avro.AppendText(avro.AppendText(dst, e.enc.opts.Version), e.enc.connector(e.schema))
+	dst = avro.AppendLong(avro.AppendText(dst, e.enc.opts.Name), millis)
+	snapshot := "false"
+	if ev.Op() == byte(changelog.Read) {
+		snapshot = "true"
+	}
+	dst = avro.AppendText(append(dst, some), snapshot)
+	dst = avro.AppendText(avro.AppendText(avro.AppendText(dst, e.db), e.sch), e.tbl)
+	for _, known := range []struct {
+		n  uint64
+		ok bool
+	}{{at.xid, at.hasXID}, {at.lsn, at.hasLSN}} {
+		if !known.ok {
+			dst = append(dst, none)
+			continue
+		}
+		dst = avro.AppendLong(append(dst, some), int64(known.n))
+	}
+	return dst
+}
