@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/leatdata/leat/connector"
@@ -41,7 +40,7 @@ func (f *Format) validate() error {
 }
 
 func (f *Format) identity() map[string]string {
-	id := map[string]string{"format": f.Name, "key": f.KeyFormat, "subjects": f.Subjects, "register": strconv.FormatBool(f.Register)}
+	id := map[string]string{"format": f.Name, "key": f.KeyFormat, "subjects": f.Subjects}
 	for _, name := range slices.Sorted(maps.Keys(f.Types)) {
 		id["type of "+name] = strings.TrimSpace(f.Types[name])
 	}

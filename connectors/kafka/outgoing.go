@@ -98,14 +98,17 @@ func (o *outgoing) add(row int, m *message.Message) error {
 		}
 		r.Partition = 0
 	}
-	if m.Key == nil && len(o.b.Schema.Key) == 0 && (o.b.Ops != nil || o.b.Txns != nil) {
-		r.Partition = 0 // changes of rows without keys have one order
+	if m.Key == nil && len(o.b.Schema.Key) == 0 && (o.b.Ops != nil || o.b.Txns != nil || o.s.changelog()) {
+		r.Partition = 0 // changes of rows without keys have one order, and come behind the rows that were there at first
 	}
 	o.records = append(o.records, r)
 	return nil
 }
 
 var errLargeTruncate = errors.New("an event of a dataset that was emptied is larger than its topic allows")
+
+// changelog reports whether messages tell of changes, not of rows.
+func (s *Sink) changelog() bool { return s.format.Input(message.Topic{}) == connector.Changelog }
 
 // send hands over the messages of a row.
 func (o *outgoing) send() error {
@@ -134,7 +137,8 @@ type buffers struct {
 	blocks  [][]byte
 	used    int // blocks that are full
 	records [][]kgo.Record
-	n       int // records lent
+	n       int   // records lent
+	large   int64 // bytes of values that have memory of their own
 }
 
 const (
@@ -161,6 +165,7 @@ func (b *buffers) copy(v []byte) []byte {
 		return nil
 	}
 	if len(v) > bufferBytes/8 { //nolint:mnd // little is wasted at the end of a block
+		b.large += int64(len(v))
 		return append([]byte(nil), v...)
 	}
 	for {
@@ -176,6 +181,9 @@ func (b *buffers) copy(v []byte) []byte {
 	}
 }
 
+// bytes is how much is lent.
+func (b *buffers) bytes() int64 { return int64(b.used)*bufferBytes + b.large }
+
 // reset takes everything back.
 func (b *buffers) reset() {
 	b.blocks = b.blocks[:min(len(b.blocks), keptBlocks)]
@@ -183,5 +191,5 @@ func (b *buffers) reset() {
 		b.blocks[i] = b.blocks[i][:0]
 	}
 	b.records = b.records[:min(len(b.records), keptBlocks*4)] //nolint:mnd // as many as fit
-	b.used, b.n = 0, 0
+	b.used, b.n, b.large = 0, 0, 0
 }

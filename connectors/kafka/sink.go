@@ -244,6 +244,11 @@ func (s *Sink) write(ctx context.Context, t *set, b *record.Batch) error {
 	if err != nil {
 		return encodeError(t.topic, err)
 	}
+	if s.buffers.bytes() > s.env.Buffer(maxBuffered) { // a large transaction: what was sent so far waits for its answers
+		if err := s.flush(ctx); err != nil {
+			return err
+		}
+	}
 	if refused = append(refused, o.refused...); len(refused) > 0 {
 		slices.SortFunc(refused, func(a, b connector.RowError) int { return a.Index - b.Index })
 		return &connector.RowErrors{Rows: refused}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -415,5 +416,37 @@ func TestLogins(t *testing.T) {
 	err := open(t, config(append(slices.Clone(good), "sasl", "scram-sha-256")...)).Start(t.Context(), request(record.Position{}))
 	if e, ok := errors.AsType[*connector.Error](err); !ok || e.Code != "kafka.auth" || connector.ClassOf(err) != connector.ClassConfig {
 		t.Errorf("a mechanism that the broker does not take gave %v", err)
+	}
+}
+
+// A transaction that is much larger than the memory for it passes, and is there as a whole.
+func TestLargeTransaction(t *testing.T) {
+	prefix := kafkatest.Prefix(t)
+	env := connectortest.Env(t)
+	env.Memory = 2 << 20
+	snk, err := sinkConfig(t, prefix, "compression", "zstd").Open(env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &writing{t, snk, nil}
+	w.store, _ = connector.As[connector.PositionStore](snk)
+	if err := snk.Start(t.Context(), sinkStart(1, connector.Append)); err != nil {
+		t.Fatal(err)
+	}
+	s := connectortest.Numbered("large", 0, 1).Schema
+	const batches, rows = 20, 50
+	for i := range batches {
+		docs := make([][]string, rows)
+		for j := range docs {
+			docs[j] = []string{strconv.Itoa(i*rows + j), `"` + strings.Repeat("x", 10_000+j*3_000) + `"`}
+		}
+		w.write(connectortest.BatchOf(s, docs...))
+	}
+	w.commit(1)
+	if n := len(kafkatest.Read(t, kafkatest.Broker(t), prefix+"large")); n != batches*rows {
+		t.Errorf("%d messages, want %d", n, batches*rows)
+	}
+	if err := snk.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

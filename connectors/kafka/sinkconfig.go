@@ -49,7 +49,7 @@ const (
 const (
 	defaultPositionTopic      = "leat_positions"
 	defaultTransactionPrefix  = "leat"
-	defaultTransactionTimeout = time.Minute
+	defaultTransactionTimeout = 5 * time.Minute // a source transaction may be large; a restart ends what is open at once
 	defaultLinger             = 5 * time.Millisecond
 )
 
@@ -122,7 +122,7 @@ func (c *SinkConfig) validate() error {
 		return configError(fmt.Errorf("position_topic=%q is no name of a topic", c.PositionTopic),
 			"say position_topic="+defaultPositionTopic)
 	case c.Transactions && c.TransactionTimeout < time.Second:
-		return configError(fmt.Errorf("transaction_timeout=%s is too short", c.TransactionTimeout), "say transaction_timeout=1m")
+		return configError(fmt.Errorf("transaction_timeout=%s is too short", c.TransactionTimeout), "say transaction_timeout=5m")
 	case !slices.Contains(truncations, c.Truncate):
 		return configError(connector.UnknownName("way to empty a dataset", c.Truncate, truncations), "")
 	case c.Linger < 0 || c.MaxMessage < 0:
