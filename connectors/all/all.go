@@ -8,6 +8,7 @@ import (
 	"github.com/leatdata/leat/connectors/duckdb"
 	"github.com/leatdata/leat/connectors/file"
 	"github.com/leatdata/leat/connectors/kafka"
+	"github.com/leatdata/leat/connectors/mysql"
 	"github.com/leatdata/leat/connectors/postgres"
 	"github.com/leatdata/leat/connectors/sqlite"
 )
@@ -17,7 +18,8 @@ func All() (*connector.Registry, error) {
 	reg := &connector.Registry{}
 	var errs []error
 	for _, d := range []connector.Definition{
-		discard.Definition(), duckdb.Definition(), file.Definition(), kafka.Definition(), postgres.Definition(), sqlite.Definition(),
+		discard.Definition(), duckdb.Definition(), file.Definition(), kafka.Definition(), mysql.Definition(), postgres.Definition(),
+		sqlite.Definition(),
 	} {
 		errs = append(errs, reg.Register(d))
 	}

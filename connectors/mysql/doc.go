@@ -28,8 +28,8 @@
 // # Sink
 //
 // A [Sink] writes to InnoDB tables. One transaction is open from the first row to the next commit, and the lane's progress is written in
-// it, under a fence: a commit checks, saves and commits in one message. Tables that are missing are made, with the narrowest types that hold
-// every value, and with a collation in which only equal texts are equal, trailing blanks included.
+// it, under a fence: a commit checks, saves and commits in one message. Tables that are missing are made, with the narrowest types that
+// hold every value, and with a collation in which only equal texts are equal, trailing blanks included.
 //
 //   - append adds rows: many in a file (LOAD DATA LOCAL) where the server allows that, else by INSERT.
 //   - upsert finds rows strictly by their key. Where the key's is the only unique index, and one that compares exactly, a statement

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"log/slog"
+	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"sync"
@@ -195,7 +197,7 @@ func (s *Source) Migrate(p record.Position) (record.Position, error) {
 // URI implements connector.Named.
 func (s *Source) URI(dataset string) string { return s.cfg.lineage(s.cfg.place(dataset)) }
 
-// lineage is the OpenLineage name of a table.
+// lineage is the OpenLineage name of a table, percent-encoded.
 func (c *Connection) lineage(r relation) string {
 	host, port := c.Host, c.Port
 	if host == "" {
@@ -204,7 +206,11 @@ func (c *Connection) lineage(r relation) string {
 	if port == 0 {
 		port = defaultPort
 	}
-	return "mysql://" + host + ":" + strconv.Itoa(port) + "/" + record.JoinName(r.database, r.name)
+	name := r.name
+	if r.database != "" {
+		name = r.database + "." + name
+	}
+	return (&url.URL{Scheme: "mysql", Host: net.JoinHostPort(host, strconv.Itoa(port)), Path: "/" + name}).String()
 }
 
 // borrow lends a connection to f, and takes it back where f succeeded.
