@@ -25,6 +25,20 @@
 //
 // Privileges: SELECT on what is read; leat check lists what is missing with its GRANT.
 //
+// # Snapshot and stream
+//
+// With the option follow, every change comes from the binary log (binlog_format=ROW), as whole transactions in the order of the log; a
+// transaction that is larger than wanted comes in pieces, of which only the last one has a position. A position has the GTIDs of all that
+// was delivered, of either server's kind, so that another primary can go on from there; without GTIDs it is a place in one server's files.
+// It also keeps the columns that the tables had there, so that old events are read with their own columns. A resume is refused, with what
+// is missing, where the log was purged or the server is another one.
+//
+// Chunks are merged with the stream by the transactions that each chunk's snapshot includes: MariaDB says which they are, MySQL is asked
+// before and after. Nothing is locked for that, but on a MySQL without GTIDs: there a table is locked for writers for a moment, with a
+// bound.
+//
+// Privileges besides SELECT: REPLICATION SLAVE, and REPLICATION CLIENT (MariaDB: BINLOG MONITOR).
+//
 // # Sink
 //
 // A [Sink] writes to InnoDB tables. One transaction is open from the first row to the next commit, and the lane's progress is written in
