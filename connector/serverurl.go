@@ -106,6 +106,9 @@ func splitHosts(hosts string) ([]ServerAddress, error) {
 	return out, nil
 }
 
+// namePattern is the name of a parameter. Anything else in its place may be a part of the password.
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
+
 func splitQuery(query string) ([][2]string, error) {
 	if query == "" {
 		return nil, nil
@@ -115,7 +118,7 @@ func splitQuery(query string) ([][2]string, error) {
 		name, value, ok := strings.Cut(pair, "=")
 		name, errN := url.PathUnescape(name)
 		value, errV := url.PathUnescape(value)
-		if !ok || name == "" || errN != nil || errV != nil {
+		if !ok || !namePattern.MatchString(name) || errN != nil || errV != nil {
 			return nil, errServerURL
 		}
 		out = append(out, [2]string{name, value})
