@@ -34,9 +34,9 @@ func TestParseServerURL(t *testing.T) {
 		"db://u:/s?x-y@h:5/d?table=t": { // up to the first question mark it looks whole
 			Scheme: "db", User: "u", Password: "/s?x-y", Hosts: hosts("h 5"), Path: "d", Query: [][2]string{{"table", "t"}},
 		},
-		"db://u:100%@h":                  {Scheme: "db", User: "u", Password: "100%", Hosts: hosts("h")},
-		"db://a%40b:p%25%40@h":           {Scheme: "db", User: "a@b", Password: "p%@", Hosts: hosts("h")},
-		"db://u:p@h/d?other=1":           {Scheme: "db", User: "u", Password: "p", Hosts: hosts("h"), Path: "d", Query: [][2]string{{"other", "1"}}},
+		"db://u:100%@h":        {Scheme: "db", User: "u", Password: "100%", Hosts: hosts("h")},
+		"db://a%40b:p%25%40@h": {Scheme: "db", User: "a@b", Password: "p%@", Hosts: hosts("h")},
+		"db://u:p@h/d?other=1": {Scheme: "db", User: "u", Password: "p", Hosts: hosts("h"), Path: "d", Query: [][2]string{{"other", "1"}}},
 	} {
 		got, err := connector.ParseServerURL(in, schemes, parameters)
 		if err != nil {
