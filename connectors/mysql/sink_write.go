@@ -302,8 +302,10 @@ func (s *Sink) applyFile(ctx context.Context, l load, lead []string, from, to in
 			return err
 		}
 	}
-	sql := "LOAD DATA LOCAL INFILE 'Reader::" + s.reader + "' INTO TABLE " + l.d.target.String() + " CHARACTER SET binary" +
-		` FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n' (` + idents(l.d.plan.names()) + ")"
+	sql := strings.Join([]string{
+		"LOAD DATA LOCAL INFILE 'Reader::" + s.reader + "' INTO TABLE", l.d.target.String(), "CHARACTER SET binary",
+		`FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n'`, "(" + idents(l.d.plan.names()) + ")",
+	}, " ")
 	s.env.Roundtrip("load")
 	done, err := s.db.conn.ExecContext(ctx, sql)
 	if err != nil {
