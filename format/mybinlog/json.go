@@ -56,9 +56,12 @@ func appendJSONValue(dst []byte, kind byte, v []byte, depth int) ([]byte, error)
 			return strconv.AppendInt(dst, int64(n), 10), nil
 		case jsonUint64:
 			return strconv.AppendUint(dst, n, 10), nil
-		default:
-			return appendDouble(dst, math.Float64frombits(n), true), nil
 		}
+		f := math.Float64frombits(binary.LittleEndian.Uint64(v))
+		if math.IsNaN(f) || math.IsInf(f, 0) { // JSON has none
+			return nil, errJSON
+		}
+		return appendDouble(dst, f, true), nil
 	case jsonString:
 		text, err := jsonBytes(v)
 		if err != nil {
