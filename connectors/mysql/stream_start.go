@@ -210,7 +210,7 @@ func (f *stream) Start(ctx context.Context, start connector.SourceStart) error {
 	f.code = newPositionCode(srv.flavor(), end.name)
 	f.code.byPlace, f.byPlace = p.ByPlace, p.ByPlace
 	f.caughtUp = end.place
-	f.now = f.place
+	f.now, f.delivered = f.place, f.place // where it begins was delivered once
 	if err := f.choose(ctx, p, start.Datasets); err != nil {
 		return err
 	}

@@ -165,7 +165,7 @@ func startFollowing(src config.Source, args []string) error {
 		return fmt.Errorf("source: %w", err)
 	case err != nil:
 		return &usageError{err: fmt.Errorf("source: %w", err), hint: strings.TrimLeft(connector.HintOf(err)+"\n"+copyHint(args), "\n")}
-	case c.Input != connector.Changelog:
+	case c.Bounded:
 		return cannotFollow("what was named of "+src.Connector+" can't be followed, it is read to its end", args)
 	}
 	return nil

@@ -39,6 +39,22 @@ func DebeziumJDBC(t testing.TB, name, target string, topics []string, more map[s
 	return with(settings, more)
 }
 
+// Avro returns settings for a connector that let it write and read Avro with schemas of the registry, as Confluent's serializers do.
+func Avro(t testing.TB) map[string]string {
+	t.Helper()
+	registry, _, _ := strings.Cut(Registry(t), "/apis/") // the converter speaks the registry's own protocol
+	settings := map[string]string{}
+	for _, of := range []string{"key.converter", "value.converter"} {
+		settings[of] = "io.apicurio.registry.utils.converter.AvroConverter"
+		maps.Copy(settings, map[string]string{
+			of + ".apicurio.registry.url": registry + "/apis/registry/v2", of + ".apicurio.registry.as-confluent": "true",
+			of + ".apicurio.registry.use-id": "contentId", of + ".apicurio.registry.headers.enabled": "false",
+			of + ".apicurio.registry.auto-register": "true", of + ".apicurio.registry.find-latest": "true",
+		})
+	}
+	return settings
+}
+
 func with(settings, more map[string]string) map[string]string {
 	maps.Copy(settings, more)
 	return settings

@@ -195,7 +195,7 @@ func Connect(t testing.TB, broker string, connectors ...map[string]string) *Work
 	}
 	own := properties(t, filepath.Join(dir, "worker.properties"), map[string]string{
 		"bootstrap.servers": broker, "offset.storage.file.filename": filepath.Join(dir, "offsets"), "offset.flush.interval.ms": "500",
-		"listeners": "http://127.0.0.1:" + port, "plugin.path": plugins, "plugin.discovery": "service_load",
+		"listeners": "http://127.0.0.1:" + port, "plugin.path": plugins, "plugin.discovery": "hybrid_warn",
 		"key.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter": "org.apache.kafka.connect.json.JsonConverter",
 	})
 	args := []string{"org.apache.kafka.connect.cli.ConnectStandalone", own}
