@@ -116,7 +116,7 @@ func (t *sourceTable) readKey(ctx context.Context, w *wire, sql string) ([]strin
 		fields[i] = arrow.Field{Name: k.name, Type: k.arrow, Nullable: true}
 	}
 	to := newCollector(&record.Schema{Dataset: t.dataset, Columns: arrow.NewSchema(fields, nil)}, t.key, t.charsets)
-	d := &rowDecoder{to: to}
+	d := &rowDecoder{to: to, texts: t.texts}
 	if err := w.query(ctx, sql, d.describes, d.row); err != nil {
 		return nil, err
 	}

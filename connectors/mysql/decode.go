@@ -15,7 +15,8 @@ var errShape = errors.New("the columns changed while it was being read")
 // rowDecoder decodes rows of the binary protocol into a collector.
 type rowDecoder struct {
 	to    *collector
-	types []byte // of the columns, as the result describes them
+	texts map[uint16]collation // the server's collations; nil: not looked at
+	types []byte               // of the columns, as the result describes them
 }
 
 // binaryCharset is the number of the character set of bytes.
@@ -28,12 +29,21 @@ func (d *rowDecoder) describes(cols []wireColumn) error {
 	}
 	d.types = make([]byte, len(cols))
 	for i, c := range cols {
-		if !fits(d.to.cells[i].col, c) {
+		if !fits(d.to.cells[i].col, c) || !d.encoded(d.to.cells[i].col, c) {
 			return fmt.Errorf("%w: column %q", errShape, d.to.cells[i].col.name)
 		}
 		d.types[i] = c.typ
 	}
 	return nil
+}
+
+// encoded reports whether the text of a result's column is in the character set of col.
+func (d *rowDecoder) encoded(col *sourceColumn, c wireColumn) bool {
+	if col.form != formText && col.form != formEnum && col.form != formSet {
+		return true
+	}
+	found, ok := d.texts[c.charset]
+	return !ok || found.charset == col.charset || (isUTF8(found.charset) && isUTF8(col.charset))
 }
 
 // fits reports whether the values of a result's column can be read in the form of col.

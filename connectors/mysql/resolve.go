@@ -28,7 +28,8 @@ type sourceTable struct {
 	nulls    bool           // the key may be NULL
 	schema   *record.Schema
 	cols     []sourceColumn
-	charsets map[string]*charset // decoders of columns and key
+	texts    map[uint16]collation // the server's collations by number
+	charsets map[string]*charset  // decoders of columns and key
 	rows     int64
 	bytes    int64
 }
@@ -60,8 +61,12 @@ func (s *Source) resolve(ctx context.Context, only string) ([]*sourceTable, erro
 		return nil, err
 	}
 	s.env.Roundtrip("catalogue")
+	texts, err := readCollations(ctx, db, srv)
+	if err != nil {
+		return nil, s.cfg.wrap("reading the catalogue", err)
+	}
 	if s.cfg.Query != "" {
-		t, err := s.resolveQuery(ctx, db, srv)
+		t, err := s.resolveQuery(ctx, db, texts)
 		if err != nil {
 			return nil, s.cfg.wrap("reading the catalogue", err)
 		}
@@ -70,6 +75,9 @@ func (s *Source) resolve(ctx context.Context, only string) ([]*sourceTable, erro
 	tables, err := s.resolveTables(ctx, db, srv, only)
 	if err != nil {
 		return nil, s.cfg.wrap("reading the catalogue", err)
+	}
+	for _, t := range tables {
+		t.texts = texts
 	}
 	slices.SortFunc(tables, func(a, b *sourceTable) int { return strings.Compare(a.dataset, b.dataset) })
 	return tables, nil
@@ -105,22 +113,18 @@ func (s *Source) table(ctx context.Context, q querier, info tableInfo) (*sourceT
 	return t, s.finish(ctx, q, t, info.columns, info.key)
 }
 
-func (s *Source) resolveQuery(ctx context.Context, q querier, srv server) (*sourceTable, error) {
+func (s *Source) resolveQuery(ctx context.Context, q querier, texts map[uint16]collation) (*sourceTable, error) {
 	name := s.cfg.Name
 	if name == "" {
 		name = "query"
 	}
 	query := strings.TrimRight(strings.TrimSpace(s.cfg.Query), "; \n\t")
-	t := &sourceTable{dataset: name, query: true, from: "(" + query + "\n) AS q", rows: -1, bytes: -1}
+	t := &sourceTable{dataset: name, query: true, from: "(" + query + "\n) AS q", rows: -1, bytes: -1, texts: texts}
 	var found []wireColumn
 	err := s.borrow(ctx, func(w *wire) (err error) {
 		found, _, err = w.describe(ctx, "SELECT * FROM "+t.from)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	collations, err := readCollations(ctx, q, srv)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +136,7 @@ func (s *Source) resolveQuery(ctx context.Context, q querier, srv server) (*sour
 				Err: fmt.Errorf("two columns are named %q", c.name), Hint: "name each: SELECT … AS other_name",
 			}
 		}
-		cols[i] = c.column(collations)
+		cols[i] = c.column(texts)
 	}
 	return t, s.finish(ctx, q, t, cols, nil)
 }

@@ -160,7 +160,7 @@ func (s *Source) readChunk(ctx context.Context, w *wire, t *sourceTable, c recor
 // readRows reads the rows of a SELECT of the table's columns, in batches.
 func (s *Source) readRows(ctx context.Context, w *wire, t *sourceTable, sql string, emit func(*record.Batch) error) error {
 	to := newCollector(t.schema, t.cols, t.charsets)
-	d := &rowDecoder{to: to}
+	d := &rowDecoder{to: to, texts: t.texts}
 	sent, zeros := int64(0), 0
 	flush := func() error {
 		b, n, err := to.take()

@@ -110,9 +110,12 @@ func TestChangedTable(t *testing.T) {
 	for _, f := range mysqltest.Flavors() {
 		t.Run(string(f), func(t *testing.T) {
 			url := mysqltest.Database(t, f)
-			for _, alter := range []string{"MODIFY v bigint", "MODIFY v int unsigned", "DROP COLUMN v", "RENAME COLUMN v TO w", "MODIFY v varchar(20)"} {
-				mysqltest.Exec(t, url, "DROP TABLE IF EXISTS a", "CREATE TABLE a (id int PRIMARY KEY, v int)",
-					"INSERT INTO a VALUES (1, 10), (2, 20), (3, 30)")
+			for _, alter := range []string{
+				"MODIFY t varchar(5) CHARACTER SET gbk", "MODIFY v bigint", "MODIFY v int unsigned", "DROP COLUMN v", "RENAME COLUMN v TO w",
+				"MODIFY v varchar(20)",
+			} {
+				mysqltest.Exec(t, url, "DROP TABLE IF EXISTS a", "CREATE TABLE a (id int PRIMARY KEY, v int, t varchar(5) CHARACTER SET latin1)",
+					"INSERT INTO a VALUES (1, 10, 'a'), (2, 20, 'é'), (3, 30, NULL)")
 				src, err := sourceConfig(t, url, map[string]string{"table": "a", "chunk_bytes": "1", "parallel": "1"}).Open(connectortest.Env(t))
 				if err != nil {
 					t.Fatal(err)

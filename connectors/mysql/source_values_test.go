@@ -113,6 +113,8 @@ func TestCharsets(t *testing.T) {
 				p := readAll(t, url, map[string]string{"table": table, "columns": "id,v"})
 				rows, _ := p.only(t)
 				sameRows(t, name, want, rows)
+				rows, _ = readAll(t, url, map[string]string{"query": "SELECT id, v FROM " + table, "key": "id"}).only(t)
+				sameRows(t, name+" by a query", want, rows)
 				if len(p.rejects) > 0 {
 					t.Errorf("%s: set aside: %v", name, p.rejects)
 				}
