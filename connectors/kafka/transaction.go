@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -85,7 +86,8 @@ func (s *TransactionalSink) takeOver(ctx context.Context) error {
 	if err := s.checkCleanup(ctx); err != nil {
 		return err
 	}
-	if err := s.readBack(ctx); err != nil {
+	// What is still open may be a transaction of a process that was killed: nobody waits for it before it is ended, here below.
+	if err := s.readBack(ctx, s.admin.ListCommittedOffsets); err != nil {
 		return err
 	}
 	timed, cancel := context.WithTimeout(ctx, s.cfg.TransactionTimeout+s.cfg.Timeout)
@@ -93,7 +95,7 @@ func (s *TransactionalSink) takeOver(ctx context.Context) error {
 	if _, _, err := s.client.ProducerID(timed); err != nil {
 		return s.transactionError(ctx, "taking over transactional id "+s.transactionalID(), err, false)
 	}
-	if err := s.readBack(ctx); err != nil {
+	if err := s.readBack(ctx, s.admin.ListEndOffsets); err != nil {
 		return err
 	}
 	if s.has && s.stored.Fence == s.start.Fence {
@@ -125,8 +127,8 @@ func (s *Sink) checkCleanup(ctx context.Context) error {
 }
 
 // readBack reads what the lane has committed, and refuses to go on behind a newer owner.
-func (s *TransactionalSink) readBack(ctx context.Context) error {
-	m, found, err := s.load(ctx)
+func (s *TransactionalSink) readBack(ctx context.Context, end endOf) error {
+	m, found, err := s.load(ctx, end)
 	if err != nil {
 		return err
 	}
@@ -235,7 +237,7 @@ func (s *TransactionalSink) transactionError(ctx context.Context, doing string, 
 	if isFence(err) {
 		timed, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
 		defer cancel()
-		m, found, readErr := s.load(timed)
+		m, found, readErr := s.load(timed, s.admin.ListEndOffsets)
 		if readErr == nil && found && m.Fence > s.start.Fence {
 			return s.fenced(m.Fence)
 		}
@@ -276,7 +278,7 @@ func (m stored) encode() ([]byte, error) {
 // Committed implements connector.PositionStore: it is read from the topic each time.
 func (s *TransactionalSink) Committed(ctx context.Context) (p record.Progress, found bool, err error) {
 	err = s.guard(ctx, "reading the progress", func() error {
-		m, has, err := s.load(ctx)
+		m, has, err := s.load(ctx, s.admin.ListEndOffsets)
 		if err == nil && has && m.Progress != nil {
 			p, found = *m.Progress, true
 		}
@@ -291,8 +293,11 @@ const (
 	lookMore  = 16
 )
 
+// endOf asks where topics end: behind all that is written, which waits for transactions that are open, or before the first of those.
+type endOf func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error)
+
 // load finds the newest message of the lane that is committed: from the end backwards, as lanes that run have one there.
-func (s *TransactionalSink) load(ctx context.Context) (m stored, found bool, err error) {
+func (s *TransactionalSink) load(ctx context.Context, end endOf) (m stored, found bool, err error) {
 	topic := s.cfg.PositionTopic
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.TransactionTimeout+s.cfg.Timeout)
 	defer cancel()
@@ -303,7 +308,7 @@ func (s *TransactionalSink) load(ctx context.Context) (m stored, found bool, err
 	if err != nil {
 		return m, false, s.cfg.wrap("reading positions of topic "+topic, err)
 	}
-	ends, err := s.admin.ListEndOffsets(ctx, topic)
+	ends, err := end(ctx, topic)
 	if err == nil {
 		err = ends.Error()
 	}
