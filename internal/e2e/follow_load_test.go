@@ -58,6 +58,17 @@ func (r *running) kill() {
 	}
 }
 
+// alive fails the test where the process ended by itself.
+func (r *running) alive() {
+	r.t.Helper()
+	select {
+	case err := <-r.done:
+		r.done = nil
+		r.t.Fatalf("leat sync ended by itself: %v\n%s", err, lastLines(r.out.String(), 30))
+	default:
+	}
+}
+
 // until waits for a condition while the process runs.
 func (r *running) until(limit time.Duration, what string, ok func() bool) {
 	r.t.Helper()

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/leatdata/leat/internal/pgtest"
 )
@@ -57,7 +56,7 @@ func toast(r *rand.Rand, n int64) string {
 	case 0:
 		return "NULL"
 	case 1:
-		return fmt.Sprintf("repeat(md5('%d'), 300)", n)
+		return fmt.Sprintf("repeat('%032x', 300)", n*0x9E3779B97F4A7C1)
 	default:
 		return fmt.Sprintf("'short %d'", n)
 	}
@@ -123,76 +122,6 @@ func followedTables() []followedTable {
 		},
 	)
 	return ts
-}
-
-// writer changes the source until ctx ends.
-type writer struct {
-	id     int
-	r      *rand.Rand
-	conn   *pgx.Conn
-	tables []followedTable
-	next   func() int64
-	txns   int
-}
-
-func (w *writer) run(ctx context.Context) error {
-	for ctx.Err() == nil {
-		if err := w.transaction(ctx); err != nil && ctx.Err() == nil {
-			if pg, ok := errors.AsType[*pgconn.PgError](err); ok && (pg.Code == "40P01" || pg.Code == "23505" || pg.Code == "40001") {
-				_, _ = w.conn.Exec(ctx, "rollback")
-				continue // a deadlock, or two keys that met
-			}
-			return err
-		}
-		w.txns++
-	}
-	return nil
-}
-
-func (w *writer) transaction(ctx context.Context) error {
-	t := w.tables[w.r.IntN(len(w.tables))]
-	switch n := w.r.IntN(1000); {
-	case n < 3: // a big one
-		sql := fmt.Sprintf(`insert into plain0 select i, i, case when i %% 5 = 0 then repeat(md5(i::text), 200) end from generate_series(%d, %d) i
-			on conflict do nothing; update plain0 set n = n + 1 where id %% 11 = 0`, w.next()*10_000, w.next()*10_000+1500)
-		_, err := w.conn.Exec(ctx, sql)
-		return err
-	case n < 5:
-		name := []string{"plain3", "keyless", "by_uuid"}[w.r.IntN(3)]
-		_, err := w.conn.Exec(ctx, `begin; truncate `+name+`; `+w.statement(t)+`; commit`)
-		return err
-	case n < 60: // some of it is rolled back
-		_, err := w.conn.Exec(ctx, `begin; `+w.statement(t)+`; savepoint s; `+w.statement(t)+`; rollback to s; `+w.statement(t)+`; commit`)
-		return err
-	case n < 80:
-		_, err := w.conn.Exec(ctx, `begin; `+w.statement(t)+`; rollback`)
-		return err
-	case n < 300:
-		u := w.tables[w.r.IntN(len(w.tables))]
-		_, err := w.conn.Exec(ctx, `begin; `+w.statement(t)+`; `+w.statement(u)+`; `+w.statement(t)+`; commit`)
-		return err
-	default:
-		_, err := w.conn.Exec(ctx, w.statement(t))
-		return err
-	}
-}
-
-func (w *writer) statement(t followedTable) string {
-	pick := fmt.Sprintf(t.pick, w.r.IntN(1000))
-	switch n := w.r.IntN(10); {
-	case n < 4:
-		return t.insert(w.r, w.next())
-	case n < 7 && t.name == "keyless":
-		return fmt.Sprintf("update %s set v = 'u%d' where %s", t.name, w.r.IntN(9), pick)
-	case n < 6:
-		return fmt.Sprintf("update %s set n = n + 1 where %s", t.name, pick)
-	case n < 7:
-		return fmt.Sprintf("update %s set doc = %s where %s", t.name, toast(w.r, w.next()), pick)
-	case n < 8 && t.move != "":
-		return fmt.Sprintf("update %s set "+t.move+" where %s", t.name, w.next(), pick)
-	default:
-		return fmt.Sprintf("delete from %s where %s", t.name, pick)
-	}
 }
 
 // follower runs leat sync as a process.
@@ -275,18 +204,11 @@ func TestFollowKillNine(t *testing.T) {
 	if _, err := admin.Exec(t.Context(), strings.Join(ddl, ";")); err != nil {
 		t.Fatal(err)
 	}
-	var number sync.Mutex
-	n := int64(0)
-	next := func() int64 {
-		number.Lock()
-		defer number.Unlock()
-		n++
-		return n
-	}
+	work := workload{tables: tables, big: bigPostgres, emptied: []string{"plain3", "keyless", "by_uuid"}, next: counter()}
 	for _, tb := range tables {
 		rows := make([]string, 2000)
 		for i := range rows {
-			rows[i] = tb.insert(r, next())
+			rows[i] = tb.insert(r, work.next())
 		}
 		if _, err := admin.Exec(t.Context(), strings.Join(rows, ";")); err != nil {
 			t.Fatalf("%s: %v", tb.name, err)
@@ -302,41 +224,19 @@ func TestFollowKillNine(t *testing.T) {
 	}
 	dropSlots(t, source)
 
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	var writers sync.WaitGroup
-	errs := make(chan error, 5)
-	all := make([]*writer, 4)
-	for i := range all {
-		w := &writer{id: i, r: rand.New(rand.NewPCG(seed, uint64(10+i))), conn: pgtest.Conn(t, source), tables: tables, next: next}
-		all[i] = w
-		writers.Go(func() {
-			if err := w.run(ctx); err != nil {
-				errs <- fmt.Errorf("writer %d: %w", i, err)
-			}
-		})
-	}
-	writers.Go(func() { disturb(ctx, t, rand.New(rand.NewPCG(seed, 99)), target) })
+	w := startWriters(t, seed, 4, work, func() session { return pgSession{pgtest.Conn(t, source)} })
+	w.more(func(ctx context.Context) { disturb(ctx, t, rand.New(rand.NewPCG(seed, 99)), target) })
 	budget := time.Duration(seconds) * time.Second / kills
 	for range kills {
 		f.runFor(t, budget/4+time.Duration(r.Int64N(int64(budget)*3/2)))
-		select {
-		case err := <-errs:
-			t.Fatal(err)
-		default:
-		}
+		w.check()
 	}
-	stop()
-	writers.Wait()
+	transactions := w.rest()
 	t.Logf("%s: the writers rest", time.Since(began))
 	f.once(t)
 	t.Logf("%s: everything is followed", time.Since(began))
 
-	total := 0
-	for _, w := range all {
-		total += w.txns
-	}
-	t.Logf("%d transactions", total)
+	t.Logf("%d transactions", transactions)
 	equalTables(t, "Postgres", tables, source, target)
 	t.Logf("%s: Postgres compared", time.Since(began))
 	for i, fresh := range []string{"sqlite:" + filepath.Join(dir, "fresh.db"), "duckdb:" + filepath.Join(dir, "fresh.duckdb")} {
@@ -442,16 +342,23 @@ func sameCopies(t *testing.T, bin string, tables []followedTable, followed, sour
 	t.Helper()
 	run(t, bin, "copy", source+"&tables=public.*", fresh, "--state", t.TempDir())
 	for _, tb := range tables {
-		want, got := jsonOf(t, bin, fresh+"?table="+tb.name), jsonOf(t, bin, followed+"?table="+tb.name)
-		if !slices.Equal(want, got) {
-			i := 0
-			for i < min(len(want), len(got)) && want[i] == got[i] {
-				i++
-			}
-			t.Errorf("%s: %s has %d rows, the source %d; the first difference is\n%.300s\nwhere the source has\n%.300s",
-				followed, tb.name, len(got), len(want), strings.Join(got[i:min(i+1, len(got))], ""), strings.Join(want[i:min(i+1, len(want))], ""))
-		}
+		sameRows(t, bin, tb.name, followed+"?table="+tb.name, fresh+"?table="+tb.name)
 	}
+}
+
+// sameRows compares a table that was followed with a fresh copy of it.
+func sameRows(t *testing.T, bin, table, followed, fresh string) {
+	t.Helper()
+	want, got := jsonOf(t, bin, fresh), jsonOf(t, bin, followed)
+	if slices.Equal(want, got) {
+		return
+	}
+	i := 0
+	for i < min(len(want), len(got)) && want[i] == got[i] {
+		i++
+	}
+	t.Errorf("%s: %s has %d rows, the source %d; the first difference is\n%.300s\nwhere the source has\n%.300s",
+		followed, table, len(got), len(want), strings.Join(got[i:min(i+1, len(got))], ""), strings.Join(want[i:min(i+1, len(want))], ""))
 }
 
 // jsonOf returns the rows of a table as sorted lines; of long ones the beginning and a sum.
@@ -489,63 +396,82 @@ type logged struct {
 	Seq    int64           `json:"seq"`
 }
 
+// replayed is what a change log makes of a table: how many rows there are of each key, or of each row where the table has no key.
+type replayed struct {
+	what    string
+	keyless bool
+	rows    map[string]int
+	lines   int
+}
+
 // replay applies a change log strictly: an insert of what is there, a change of what is not, or a line out of order is an error. What
 // it ends with are the keys of the table.
 func replay(t *testing.T, source *pgx.Conn, table, dir string, read func(t *testing.T, dir string, f func(logged))) {
 	t.Helper()
-	rows, last, lines := map[string]int{}, int64(-1), 0
+	r, last := replayed{what: dir, keyless: table == "keyless", rows: map[string]int{}}, int64(-1)
 	read(t, dir, func(l logged) {
-		lines++
-		keyless := table == "keyless" || l.Key == nil
 		if l.Seq <= last {
 			t.Fatalf("%s: seq %d comes behind %d", dir, l.Seq, last)
 		}
 		last = l.Seq
-		fault := func(why string) {
-			t.Fatalf("%s: line %d (%s of %s, seq %d): %s", dir, lines, l.Op, l.Key, l.Seq, why)
-		}
-		now, before := string(l.Key), string(l.Key)
-		if keyless {
-			now, before = string(l.After), string(l.Before)
-		} else if moved := keyIn(l.Before, l.Key); moved != "" {
-			before = moved
-		}
-		switch l.Op {
-		case "t":
-			clear(rows)
-		case "c", "r":
-			if rows[now] > 0 && !keyless {
-				fault("it is there")
-			}
-			rows[now]++
-		case "u", "d":
-			if rows[before] == 0 {
-				fault("there is no " + before)
-			}
-			if rows[before]--; rows[before] == 0 {
-				delete(rows, before)
-			}
-			if l.Op == "u" {
-				if rows[now] > 0 && !keyless {
-					fault("it is there")
-				}
-				rows[now]++
-			}
-		default:
-			fault("unknown operation")
-		}
+		r.apply(t, l)
 	})
-	count := 0
-	for _, n := range rows {
-		count += n
-	}
 	var want int
 	if err := source.QueryRow(t.Context(), "select count(*) from "+table).Scan(&want); err != nil {
 		t.Fatal(err)
 	}
-	if count != want {
-		t.Errorf("%s ends with %d rows after %d lines, and the source has %d", dir, count, lines, want)
+	if count := r.count(); count != want {
+		t.Errorf("%s ends with %d rows after %d lines, and the source has %d", dir, count, r.lines, want)
 	}
+}
+
+// apply applies the next line.
+func (r *replayed) apply(t *testing.T, l logged) {
+	t.Helper()
+	r.lines++
+	keyless := r.keyless || l.Key == nil
+	fault := func(why string) {
+		t.Fatalf("%s: line %d (%s of %s, seq %d): %s", r.what, r.lines, l.Op, l.Key, l.Seq, why)
+	}
+	now, before := string(l.Key), string(l.Key)
+	if keyless {
+		now, before = string(l.After), string(l.Before)
+	} else if moved := keyIn(l.Before, l.Key); moved != "" {
+		before = moved
+	}
+	switch l.Op {
+	case "t":
+		clear(r.rows)
+	case "c", "r":
+		if r.rows[now] > 0 && !keyless {
+			fault("it is there")
+		}
+		r.rows[now]++
+	case "u", "d":
+		if r.rows[before] == 0 {
+			fault("there is no " + before)
+		}
+		if r.rows[before]--; r.rows[before] == 0 {
+			delete(r.rows, before)
+		}
+		if l.Op == "u" {
+			if r.rows[now] > 0 && !keyless {
+				fault("it is there")
+			}
+			r.rows[now]++
+		}
+	default:
+		fault("unknown operation")
+	}
+}
+
+// count is how many rows there are.
+func (r *replayed) count() int {
+	count := 0
+	for _, n := range r.rows {
+		count += n
+	}
+	return count
 }
 
 // keyIn takes the key's columns out of a row; empty: it lacks one.
