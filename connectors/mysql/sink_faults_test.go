@@ -160,11 +160,12 @@ func cutEverywhere(t *testing.T, kind mysqltest.Flavor, mode connector.WriteMode
 	db := watcher(t, rawURL)
 	faults, through := newFaultyNet(t, rawURL)
 	const old = "CREATE TABLE t (id bigint PRIMARY KEY, v varchar(50)) COMMENT 'it''s ours'"
-	n := 0
+	const connecting, stride = 16, 5 // each run looks at other messages
+	n := time.Now().Nanosecond() / 1000 % stride
 	if mode == connector.Replace {
-		n = 16 // before that it only connects
+		n += connecting
 	}
-	for ; ; n += 2 {
+	for ; ; n += stride {
 		sqlRun(t, db, "DROP TABLE IF EXISTS t, _leat_progress, _leat_columns, _leat_shadows", old)
 		if mode == connector.Replace {
 			sqlRun(t, db, "INSERT INTO t VALUES (-1, 'old'), (-2, 'old')")
@@ -308,7 +309,7 @@ func TestSinkEvolveLostAtEveryStep(t *testing.T) {
 			}
 			return nil
 		}
-		const connecting, stride = 16, 5 // each run looks at other messages
+		const connecting, stride = 16, 8 // each run looks at other messages
 		for n := connecting + time.Now().Nanosecond()/1000%stride; ; n += stride {
 			sqlRun(t, db, "DROP TABLE IF EXISTS t, _leat_progress, _leat_columns, _leat_shadows")
 			faults.cutAfter(n, true)
