@@ -28,6 +28,7 @@ type Encoder struct {
 	key, value Packer // key nil: messages have none
 	schema     *record.Schema
 	buf        []byte
+	msg        message.Message // the one that is under way
 }
 
 var _ message.Encoder = (*Encoder)(nil)
@@ -110,7 +111,7 @@ func (e *Encoder) row(b *record.Batch, i int, emit func(int, *message.Message) e
 		}
 	}
 	e.buf = e.buf[:0]
-	var m message.Message
+	e.msg = message.Message{}
 	if keyed {
 		e.key.Rows(b.Rows)
 		var oops error
@@ -124,12 +125,12 @@ func (e *Encoder) row(b *record.Batch, i int, emit func(int, *message.Message) e
 		if e.buf, oops = e.value.Append(e.buf, i); oops != nil {
 			return oops.Error(), nil //nolint:nilerr // likewise
 		}
-		m.Value = e.buf[n:]
+		e.msg.Value = e.buf[n:]
 	}
 	if keyed {
-		m.Key = e.buf[:n:n]
+		e.msg.Key = e.buf[:n:n]
 	}
-	return "", emit(i, &m)
+	return "", emit(i, &e.msg)
 }
 
 // KeyPacker returns what writes keys in a plain form; own is the one of the format.

@@ -33,7 +33,7 @@ func opened(b *testing.B, name string) message.Format {
 
 func BenchmarkEncode(b *testing.B) {
 	batch := benchtest.Changes(benchtest.Orders(), 0, benchtest.Rows)
-	batch.Ops, batch.Old = nil, nil
+	batch.Ops, batch.Old, batch.Unchanged = nil, nil, nil
 	for _, name := range writtenFormats() {
 		b.Run(name, func(b *testing.B) {
 			e, err := opened(b, name).NewEncoder(message.Topic{Name: "t"})
@@ -42,8 +42,9 @@ func BenchmarkEncode(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := e.Encode(b.Context(), batch, func(int, *message.Message) error { return nil }); err != nil {
-					b.Fatal(err)
+				refused, err := e.Encode(b.Context(), batch, func(int, *message.Message) error { return nil })
+				if err != nil || len(refused) > 0 {
+					b.Fatal(err, refused)
 				}
 			}
 			benchtest.PerRow(b, benchtest.Rows)
@@ -53,7 +54,7 @@ func BenchmarkEncode(b *testing.B) {
 
 func BenchmarkDecode(b *testing.B) {
 	batch := benchtest.Changes(benchtest.Orders(), 0, benchtest.Rows)
-	batch.Ops, batch.Old = nil, nil
+	batch.Ops, batch.Old, batch.Unchanged = nil, nil, nil
 	for _, name := range append(writtenFormats(), "raw") {
 		b.Run(name, func(b *testing.B) {
 			write := name
