@@ -170,13 +170,7 @@ func (d *Decoder) keyPart(ctx context.Context, m *message.Message) error {
 			had = append(had, seen{k, c})
 		}
 	}
-	name := keyColumn
-	for _, f := range t.schema.Columns.Fields() {
-		if isKey(f) {
-			name = f.Name
-		}
-	}
-	if err := d.part(ctx, d.key, m.Key, m, name); err != nil {
+	if err := d.part(ctx, d.key, m.Key, m, t.keyName); err != nil {
 		if errors.Is(err, errGrow) || errors.Is(err, ErrRegistry) {
 			return err
 		}

@@ -34,7 +34,9 @@ type Table struct {
 	cols   []*column
 	index  map[string]int
 	guess  [][]byte
-	plans  map[*connect.Schema]*Plan
+	// keyName is the column of a key that is no record.
+	keyName string
+	plans   map[*connect.Schema]*Plan
 
 	turn      int64
 	n         int
@@ -73,7 +75,11 @@ func NewTable(s *record.Schema, r connect.Reading) (*Table, error) {
 // bind begins another schema; nothing is under way.
 func (t *Table) bind(s *record.Schema) error {
 	t.schema, t.cols, t.guess, t.index, t.plans = s, nil, nil, map[string]int{}, map[*connect.Schema]*Plan{}
+	t.keyName = keyColumn
 	for i, f := range s.Columns.Fields() {
+		if isKey(f) {
+			t.keyName = f.Name
+		}
 		rt, err := record.TypeOf(f.Type)
 		if err != nil {
 			return fmt.Errorf("dataset %s: column %q: %w", s.Dataset, f.Name, err)
