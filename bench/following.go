@@ -29,9 +29,9 @@ func streams() []job {
 		}
 	}
 	mixed := func(name, title string, rows int64, f follower) streamJob {
-		f.name, f.id = "leat", "leat"
+		f.name, f.id, f.socket = "leat", "leat", true
 		return streamJob{
-			job:  job{name: name, title: title, rows: rows, note: behindNote},
+			job:  job{name: name, title: title, rows: rows, note: behindNote + " They come over a unix socket."},
 			make: insertsAndRandomUpdates, said: "inserts, then updates of random keys, 1,000 changes in a transaction",
 			variants: []follower{f},
 		}

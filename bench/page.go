@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,6 +10,11 @@ import (
 	"slices"
 	"strings"
 )
+
+// accounts say what stands in the way of targets that are not met: facts, and how they were found.
+//
+//go:embed accounts.md
+var accounts string
 
 // isLeat tells leat's ways from limits and other tools.
 func isLeat(e entry) bool { return strings.HasPrefix(e.Name, "leat") }
@@ -33,7 +39,7 @@ func writePage(page, results string) error {
 		figure, verdict := t.said(all)
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", t.workload, t.text, figure, verdict)
 	}
-	b.WriteString("\nThere is no Kafka connector yet.\n")
+	b.WriteString("\n" + accounts)
 	for _, j := range jobs(0) {
 		r, ok := all[j.name]
 		if !ok {
