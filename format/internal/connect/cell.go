@@ -373,7 +373,7 @@ func (t *Tape) FieldsOf(c Cell, s *Schema) ([]Cell, error) {
 	next := 0
 	inner.Object(func(k, v jsontext.Span) bool {
 		name := jsontext.TextOf(c.Bytes[k.Start:k.End], k.Kind, &t.text)
-		if next >= len(s.Fields) || s.Fields[next].Name != string(name) {
+		if next < 0 || next >= len(s.Fields) || s.Fields[next].Name != string(name) {
 			next = s.Field(string(name))
 			if next < 0 {
 				return true

@@ -90,6 +90,8 @@ func FuzzJSON(f *testing.F) {
 	f.Add([]byte(`{"id":1}`), []byte(`{"op":"u","before":{"id":1},"after":{"id":1,"v":"__debezium_unavailable_value"}}`))
 	f.Add([]byte(`1`), []byte(`{"a":{"b":[1,{}]},"key":2}`))
 	f.Add([]byte("x"), []byte(`{"schema":{"type":"struct","fields":[{"type":"array","items":{"type":"int8"},"field":"a"}]},"payload":{"a":[1]}}`))
+	f.Add([]byte("x"), []byte(`{"schema":{"type":"struct","fields":[{"type":"struct","fields":[{"type":"int8","field":"x"}],"field":"a"}]},`+
+		`"payload":{"a":{"other":1,"x":2}}}`)) // a member that the schema lacks, and one behind it
 	f.Fuzz(func(t *testing.T, key, value []byte) {
 		for _, name := range []string{"json", "debezium", "raw"} {
 			format, err := formats.New(name, formats.Options{})
