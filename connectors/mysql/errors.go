@@ -105,6 +105,8 @@ const (
 	errDefinition    = 1412 // the table changed after the snapshot began
 	errPurged        = 1236 // the server can't send the binary log from there
 	errLockWait      = 1205
+	errPrivilege     = 1227
+	errRecover       = 1401
 	errDeadlock      = 1213
 	errUnknownThread = 1094
 )

@@ -126,7 +126,7 @@ func (s *Source) Anchor(ctx context.Context) (record.Position, error) {
 	if err := f.attach(ctx); err != nil {
 		return record.Position{}, err
 	}
-	for range anchorTries {
+	for range anchorTries { // waiting for prepared transactions is one of them
 		before, err := f.catalogue(ctx)
 		if err != nil {
 			return record.Position{}, err
@@ -140,6 +140,12 @@ func (s *Source) Anchor(ctx context.Context) (record.Position, error) {
 			return record.Position{}, err
 		}
 		if string(before.encode()) == string(after.encode()) {
+			if waits, err := f.awaitPrepared(ctx); waits || err != nil {
+				if err != nil {
+					return record.Position{}, err
+				}
+				continue
+			}
 			p := end.position(srv)
 			defs := after.definitions()
 			p.Tables = &defs

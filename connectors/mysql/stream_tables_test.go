@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/internal/mysqltest"
@@ -219,6 +220,37 @@ func TestPrepared(t *testing.T) {
 		if at.lines == 1 {
 			again.follows(t, "t insert id=3", "t insert id=2", "t insert id=5")
 		}
+	})
+}
+
+// A stream does not begin between the prepare of a transaction, where the log has its rows, and its commit.
+func TestPreparedBefore(t *testing.T) {
+	followBoth(t, func(t *testing.T, f mysqltest.Flavor) {
+		t.Helper()
+		w := newFollower(t, mysqltest.Database(t, f), nil, `CREATE TABLE t (id int PRIMARY KEY)`)
+		name := w.name[len(w.name)-8:]
+		w.do(t, `XA START '`+name+`'`, `INSERT INTO t VALUES (1)`, `XA END '`+name+`'`, `XA PREPARE '`+name+`'`)
+		src := w.open(t, nil)
+		done := make(chan error, 1)
+		go func() {
+			var err error
+			w.anchor, err = capability[connector.Anchor](t, src).Anchor(t.Context())
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			t.Errorf("the stream begins before the transaction ends: %v", err)
+			done <- err
+		case <-time.After(500 * time.Millisecond):
+		}
+		w.do(t, `XA COMMIT '`+name+`'`)
+		if err := <-done; err != nil {
+			t.Fatalf("%v (%s)", err, connector.HintOf(err))
+		}
+		closeSource(t, src)
+		g := w.start(t, record.Position{}, nil)
+		w.do(t, `INSERT INTO t VALUES (2)`)
+		g.follows(t, "t insert id=2")
 	})
 }
 

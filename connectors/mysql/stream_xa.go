@@ -11,7 +11,9 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/format/mybinlog"
 )
 
@@ -112,6 +114,55 @@ func (f *stream) xaStatement(ctx context.Context, sql string) error {
 		return f.commit(ctx)
 	}
 	return nil // XA END
+}
+
+// How long a stream waits to begin behind transactions of XA that are prepared.
+const (
+	preparedPatience = 30 * time.Second
+	preparedPause    = 100 * time.Millisecond
+)
+
+// awaitPrepared waits until no transaction of XA is prepared, and reports whether it had to: then the log went on. The rows of such a
+// one are in the log already, where a stream that begins now does not read, and not in any snapshot before it is committed.
+func (f *stream) awaitPrepared(ctx context.Context) (waited bool, err error) {
+	for end := time.Now().Add(preparedPatience); ; waited = true {
+		found, err := ask(ctx, f.db, "XA RECOVER")
+		if e, ok := serverErrorOf(err); ok && (e.number == errRecover || e.number == errPrivilege) {
+			return false, f.warnOfPrepared(ctx)
+		}
+		switch {
+		case err != nil:
+			return false, f.s.cfg.wrap("looking for prepared transactions", err)
+		case len(found) == 0:
+			return waited, nil
+		case time.Now().After(end):
+			return false, &connector.Error{
+				Class: connector.ClassTransient, Code: "mysql.prepared", Doing: "beginning to follow the tables",
+				Err:  fmt.Errorf("%d transactions of XA are prepared and neither committed nor rolled back", len(found)),
+				Hint: "XA RECOVER CONVERT XID lists them; end each by XA COMMIT or XA ROLLBACK",
+			}
+		}
+		pause := time.NewTimer(preparedPause)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return false, fmt.Errorf("waiting for prepared transactions: %w", ctx.Err())
+		case <-pause.C:
+		}
+	}
+}
+
+// warnOfPrepared is for users that may not list prepared transactions, where the server has had any.
+func (f *stream) warnOfPrepared(ctx context.Context) error {
+	used, err := ask(ctx, f.db, "SHOW GLOBAL STATUS WHERE Variable_name = 'Com_xa_prepare' AND Value > 0")
+	if err != nil {
+		return f.s.cfg.wrap("looking for prepared transactions", err)
+	}
+	if len(used) > 0 {
+		f.s.env.Log.WarnContext(ctx, "prepared transactions of XA can't be listed: the rows of one that was prepared before now and is "+
+			"committed behind the first copy are missing then", slog.String("fix", "GRANT XA_RECOVER_ADMIN ON *.* TO the user"))
+	}
+	return nil
 }
 
 // xidOf is a transaction's name in one form.
