@@ -37,7 +37,11 @@
 // before and after. Nothing is locked for that, but on a MySQL without GTIDs: there a table is locked for writers for a moment, with a
 // bound.
 //
-// Privileges besides SELECT: REPLICATION SLAVE, and REPLICATION CLIENT (MariaDB: BINLOG MONITOR).
+// Rows of a transaction of XA stand in the log where it is prepared, and come where it is committed. A stream does not begin while one is
+// prepared: its rows would be neither in the stream nor in the snapshot.
+//
+// Privileges besides SELECT: REPLICATION SLAVE, and REPLICATION CLIENT (MariaDB: BINLOG MONITOR); MySQL lists prepared transactions to
+// those who have XA_RECOVER_ADMIN.
 //
 // # Sink
 //
