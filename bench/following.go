@@ -70,6 +70,9 @@ func streams() []job {
 			verify: inDuckDB,
 		}).finish(),
 		mixed("stream-parquet", "Change stream → a log of Parquet files", 1_000_000, follower{sinks: parquetLog, verify: inLog}).finish(),
+		mixed("stream-kafka", "Change stream → Kafka", 1_000_000, follower{
+			sinks: kafkaSink, settings: kafkaSettings, verify: inKafka,
+		}).finish(),
 		lanes.finish(), transaction.finish(),
 	}
 	return all

@@ -17,6 +17,8 @@ type contender struct {
 	rows     int64  // rows or changes that it moves; 0: as many as the job has
 	figures  string // a file in which the command leaves measured as JSON: what is there is taken instead of the process' own. Empty: none
 
+	// complete says after every round whether the command did all of its work; nil: nothing is asked.
+	complete func(ctx context.Context) error
 	// verify compares what the command left behind, value by value; nil: nothing is compared. It is not measured. dir is the job's
 	// folder.
 	verify func(ctx context.Context, dir string) error
@@ -41,6 +43,8 @@ type jobEnv struct {
 	target   string // table to write, with its schema
 	create   string // SQL that makes the target anew, empty
 	fresh    string // a shell command that makes the target what it was when slot began: for a contender's reset
+
+	kafka string // brokers; empty: there are none
 
 	// Of jobs that follow changes. A contender's reset copies slot under a name of its own (pg_copy_logical_replication_slot).
 	slot        string // a replication slot (pgoutput) behind which all changes of the job wait
@@ -67,6 +71,8 @@ type job struct {
 	measure func(ctx context.Context, e jobEnv, c contender) (measured, error)
 	// servers says that the job needs databases.
 	servers bool
+	// drop removes what the job left elsewhere than in its folder and databases; nil: there is no such thing.
+	drop func(ctx context.Context, e jobEnv) error
 }
 
 // run measures one run of a contender.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -39,7 +40,7 @@ func main() {
 }
 
 func start(ctx context.Context, args []string) error {
-	if len(args) > 0 && (args[0] == "rows" || args[0] == "lanes") {
+	if len(args) > 0 && slices.Contains([]string{"rows", "lanes", "topics"}, args[0]) {
 		return helper(ctx, args[0], args[1:])
 	}
 	var o options
@@ -71,12 +72,17 @@ func helper(ctx context.Context, name string, args []string) error {
 	rows := f.Int64("rows", 1000, "how many")
 	format := f.String("format", "csv", "csv or jsonl")
 	dir := f.String("dir", "", "folder of the lanes")
+	brokers := f.String("brokers", "", "of the topics")
+	prefix := f.String("prefix", "", "how the names of the topics begin")
+	kept := f.String("kept", "", "file of what the topics were, which they become again")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	switch {
 	case name == "lanes":
 		return runLanes(ctx, *dir, *rows, os.Stdout)
+	case name == "topics":
+		return restoreTopics(ctx, *brokers, *prefix, *kept)
 	case *format == "jsonl":
 		return makeJSONL(os.Stdout, *rows)
 	}
@@ -100,6 +106,10 @@ func runJobs(ctx context.Context, o options) error {
 		r, err := runJob(ctx, o, j)
 		if err != nil {
 			return fmt.Errorf("job %s: %w", j.name, err)
+		}
+		if why := r.skipped(); why != "" { // what was measured before stays
+			fmt.Fprintf(os.Stderr, "%s did not run: %s\n", j.name, why)
+			continue
 		}
 		if o.smoke {
 			continue
@@ -136,6 +146,9 @@ func runJob(ctx context.Context, o options, j job) (r result, err error) {
 		if err := openServers(ctx, &e); err != nil {
 			return r, err
 		}
+	}
+	if j.drop != nil {
+		defer func() { err = errors.Join(err, j.drop(context.WithoutCancel(ctx), e)) }()
 	}
 	r = result{Job: j.name, Scale: float64(e.rows) / float64(j.rows), Rounds: roundsOf(o, j), Seed: o.seed, When: today()}
 	if r.Machine, err = thisMachine(ctx, e); err != nil {
@@ -238,6 +251,11 @@ func (j job) runOnce(ctx context.Context, e jobEnv, c contender, x *entry) error
 	}
 	fmt.Fprintf(os.Stderr, "%s round %d %-36s wall %.3fs cpu %.2fs rss %d MB %v\n", j.name, len(x.Runs)+1, c.name, m.Wall, m.CPU,
 		m.RSS/1e6, m.Extra)
+	if c.complete != nil {
+		if err := c.complete(ctx); err != nil {
+			return fmt.Errorf("it did not do all of its work: %w", err)
+		}
+	}
 	x.Runs = append(x.Runs, m)
 	if len(x.Runs) == 1 && c.verify != nil {
 		if err := c.verify(ctx, e.dir); err != nil {

@@ -33,7 +33,7 @@ func openServers(ctx context.Context, e *jobEnv) error {
 		return err
 	}
 	e.postgres, e.into = database(source, sourceDB), database(into, intoDB)
-	e.socket = overSocket(e.postgres)
+	e.socket, e.kafka = overSocket(e.postgres), os.Getenv("LEAT_TEST_KAFKA")
 	return nil
 }
 

@@ -84,6 +84,17 @@ func (r result) find(name string) (found entry, ok bool) {
 	return found, ok
 }
 
+// skipped says why nothing ran; empty: something did.
+func (r result) skipped() (why string) {
+	for _, e := range r.Entries {
+		if len(e.Runs) > 0 {
+			return ""
+		}
+		why = e.Skip
+	}
+	return why
+}
+
 // timeRatio is how many times as long a takes as b: the median of the ratios of each round, which noise that lasts changes least.
 func timeRatio(a, b entry) float64 {
 	ratios := make([]float64, min(len(a.Runs), len(b.Runs)))

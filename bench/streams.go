@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,7 +39,10 @@ type streamJob struct {
 // follower is one way of leat's to follow.
 type follower struct {
 	name, id string
-	sinks    string // a line for each sink; DIR is a folder of its own, and INTO the URL of a database of its own
+	// sinks has a line for each sink. DIR is a folder of its own, INTO the URL of a database of its own, TOPICS the beginning of names of
+	// topics of its own, and BROKERS where those are.
+	sinks    string
+	settings string // see contender
 	more     string // a line of the pipeline file
 	socket   bool
 	verify   func(ctx context.Context, e jobEnv, f follower) error
@@ -57,12 +61,25 @@ func (f follower) pipeline(e jobEnv) pipeline {
 	if f.socket {
 		url = e.socket
 	}
-	own := strings.NewReplacer("DIR", f.dir(e), "INTO", f.into(e))
+	own := strings.NewReplacer("DIR", f.dir(e), "INTO", f.into(e), "TOPICS", f.topics(), "BROKERS", e.kafka)
 	return pipeline{e, f.id, []string{
 		f.more, "source: {postgres: {url: '" + url + "', tables: [" + followed + "], follow: true, slot: " + f.slot() + "}}",
 		"sinks:", own.Replace(f.sinks),
 	}}
 }
+
+// missing says why a follower can't run here; empty: it can.
+func (f follower) missing(e jobEnv) string {
+	switch {
+	case f.socket && e.socket == "":
+		return noSocket
+	case f.needsKafka() && e.kafka == "":
+		return "LEAT_TEST_KAFKA is not set"
+	}
+	return ""
+}
+
+const noSocket = "the folder of the server's unix socket is not known"
 
 // start lets a follower copy what is there, so that only changes are left, and keeps what it needs to begin there again.
 func (f follower) start(ctx context.Context, e jobEnv) error {
@@ -75,6 +92,11 @@ func (f follower) start(ctx context.Context, e jobEnv) error {
 			return err
 		}
 	}
+	if f.needsKafka() {
+		if err := dropTopics(ctx, e.kafka, f.topics()); err != nil {
+			return err
+		}
+	}
 	if err := run(ctx, p.run()+" --once --restart"); err != nil {
 		return fmt.Errorf("%s: %w", f.name, err)
 	}
@@ -82,6 +104,9 @@ func (f follower) start(ctx context.Context, e jobEnv) error {
 	err = errors.Join(err, run(ctx, fmt.Sprintf("cp -a %[1]s %[1]s.base && cp -a %[2]s %[2]s.base", p.state(), f.dir(e))))
 	if strings.Contains(f.sinks, "INTO") {
 		err = errors.Join(err, execute(ctx, e.into, fmt.Sprintf("create database %[1]s_base template %[1]s", intoDB+"_"+f.id)))
+	}
+	if f.needsKafka() {
+		err = errors.Join(err, keepTopics(ctx, e.kafka, f.topics(), f.topicsFile(e)))
 	}
 	return err
 }
@@ -96,6 +121,9 @@ func (f follower) reset(e jobEnv) string {
 	}
 	if strings.Contains(f.sinks, "INTO") {
 		commands = append(commands, renewDatabase(e, f.id))
+	}
+	if f.needsKafka() {
+		commands = append(commands, fmt.Sprintf("%s topics -brokers %s -prefix %s -kept %s", e.self, e.kafka, f.topics(), f.topicsFile(e)))
 	}
 	return strings.Join(append(commands, psql(e.postgres, lastChange)), " && ")
 }
@@ -125,14 +153,16 @@ func (f follower) contender(e jobEnv) contender {
 	p := f.pipeline(e)
 	summary := filepath.Join(e.dir, f.id+".json")
 	return contender{
-		name: f.name, reset: f.reset(e), command: p.run() + " --once --json > " + summary, output: f.dir(e),
-		verify: func(ctx context.Context, _ string) error {
+		name: f.name, reset: f.reset(e), command: p.run() + " --once --json > " + summary, output: f.dir(e), skip: f.missing(e),
+		settings: f.settings,
+		complete: func(ctx context.Context) error {
 			made, err := changesMade(ctx, e)
 			if err != nil {
 				return err
 			}
-			return errors.Join(sawAll(summary, made), f.verify(ctx, e, f))
+			return sawAll(summary, made)
 		},
+		verify: func(ctx context.Context, _ string) error { return f.verify(ctx, e, f) },
 	}
 }
 
@@ -166,14 +196,19 @@ func (s streamJob) finish() job {
 			cs = append(cs, receiver(e, "unix socket", e.socket, "bench_recv_unix"), receiver(e, "TCP", e.postgres, "bench_recv_tcp"))
 		}
 		for _, f := range s.variants {
-			if f.socket && e.socket == "" {
-				continue
-			}
 			cs = append(cs, f.contender(e))
 		}
 		return cs
 	}
 	j.measure = measureSender
+	if slices.ContainsFunc(s.variants, follower.needsKafka) {
+		j.drop = func(ctx context.Context, e jobEnv) error {
+			if e.kafka == "" {
+				return nil
+			}
+			return dropTopics(ctx, e.kafka, topicPrefix)
+		}
+	}
 	return j
 }
 
@@ -191,6 +226,9 @@ func (s streamJob) prepare(ctx context.Context, e *jobEnv) (string, error) {
 		return "", err
 	}
 	for _, f := range s.variants {
+		if f.missing(*e) != "" {
+			continue
+		}
 		if err := f.start(ctx, *e); err != nil {
 			return "", err
 		}
@@ -234,7 +272,7 @@ func receiver(e jobEnv, over, url, slot string) contender {
 			" --endpos " + e.end + " -f /dev/null",
 	}
 	if url == "" {
-		c.skip = "the folder of the server's unix socket is not known"
+		c.skip = noSocket
 	}
 	return c
 }
