@@ -58,11 +58,15 @@ func BenchmarkSource(b *testing.B) {
 		}
 		kafkatest.Produce(b, p, records...)
 	}
-	for _, format := range []string{"raw", "json"} {
-		b.Run(format, func(b *testing.B) {
+	for name, options := range map[string][]string{
+		"raw":      {"format", "raw"},
+		"json":     {"format", "json"},
+		"metadata": {"format", "json", "metadata", "partition,offset,timestamp,key"},
+	} {
+		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				r := start(b, sourceConfig(b, topic, "format", format), record.Position{})
+				r := start(b, sourceConfig(b, topic, options...), record.Position{})
 				n := 0
 				for n < rows {
 					batch, err := r.next(10_000)

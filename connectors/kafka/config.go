@@ -85,6 +85,7 @@ type SourceConfig struct {
 	Uncommitted bool          `leat:"read_uncommitted" doc:"also read what open and aborted transactions wrote"`
 	Keyed       bool          `leat:"keyed" doc:"a message is the row of its key from now on; a message without a value deletes it"`
 	Tombstones  string        `leat:"tombstones" doc:"messages without a value: delete their key, or are skipped" enum:"delete|skip"`
+	Metadata    []string      `leat:"metadata" doc:"columns _kafka_NAME: topic, partition, offset, timestamp, timestamp_type, key, headers"`
 	Refresh     time.Duration `leat:"refresh" doc:"with follow: how often to look for new topics and partitions"`
 }
 
@@ -125,7 +126,7 @@ func (c *SourceConfig) Contract() (connector.SourceContract, error) {
 	if err := c.validate(); err != nil {
 		return connector.SourceContract{}, err
 	}
-	f, err := c.open(debezium.Options{})
+	f, err := c.reader()
 	if err != nil {
 		return connector.SourceContract{}, err
 	}
@@ -166,7 +167,30 @@ func (c *SourceConfig) validate() error {
 			return configError(fmt.Errorf("%q is no pattern of topics", t), "* is any text, ? a character, ! in front leaves topics out")
 		}
 	}
-	return c.Format.validate()
+	if err := c.Format.validate(); err != nil {
+		return err
+	}
+	_, err := c.reader()
+	return err
+}
+
+// metadataPrefix stands in front of the names of columns of metadata.
+const metadataPrefix = "_kafka_"
+
+// reader returns the format with the columns of metadata, without I/O.
+func (c *SourceConfig) reader() (message.Format, error) {
+	f, err := c.open(debezium.Options{})
+	if err != nil || len(c.Metadata) == 0 {
+		return f, err
+	}
+	if c.Name == "raw" {
+		return nil, configError(errors.New("the columns of format=raw are the parts of messages"), "leave metadata out")
+	}
+	if f, err = message.WithMetadata(f, metadataPrefix, c.Metadata); err != nil {
+		return nil, configError(fmt.Errorf("metadata=%s: %w", strings.Join(c.Metadata, ","), err),
+			"name any of "+strings.Join(message.MetadataParts(), ", "))
+	}
+	return f, nil
 }
 
 // since is the time of the option from; zero: it is none.
@@ -191,6 +215,9 @@ func (c *SourceConfig) Identity() map[string]string {
 		"topics": strings.Join(c.Topics, ","), "from": c.From, "follow": strconv.FormatBool(c.Follow), "keyed": strconv.FormatBool(c.Keyed),
 		"tombstones": c.Tombstones, "read_uncommitted": strconv.FormatBool(c.Uncommitted),
 	})
+	if len(c.Metadata) > 0 {
+		id["metadata"] = strings.Join(c.Metadata, ",")
+	}
 	return id
 }
 
@@ -203,7 +230,7 @@ func (c *SourceConfig) Open(env connector.Env) (connector.Source, error) {
 	if err := connector.ResolveParent(&cfg, env.Parent, nil); err != nil {
 		return nil, err
 	}
-	f, err := cfg.open(debezium.Options{})
+	f, err := cfg.reader()
 	if err != nil {
 		return nil, err
 	}

@@ -2,9 +2,11 @@ package kafka_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/leatdata/leat/connector"
 	"github.com/leatdata/leat/connector/connectortest"
@@ -52,9 +54,10 @@ func TestFormatsRoundTrip(t *testing.T) {
 			w := startSink(t, cfg, sinkStart(1, mode))
 			w.write(batch)
 			w.commit(1)
-			r := start(t, sourceConfig(t, prefix+"orders", append(options, "keyed", keyed)...), record.Position{})
+			r := start(t, sourceConfig(t, prefix+"orders", append(options, "keyed", keyed, "metadata", everyPart)...), record.Position{})
 			last := map[int64]string{}
 			n := 0
+			written := records(t, prefix+"orders")
 			for n < 4 {
 				b, err := r.next(100)
 				if err != nil {
@@ -67,6 +70,9 @@ func TestFormatsRoundTrip(t *testing.T) {
 					ids, ok := b.Rows.Column(b.Schema.Column("id")).(interface{ Value(i int) int64 })
 					if !ok {
 						t.Fatalf("column id is %s", b.Schema.Columns)
+					}
+					if row := string(b.RowJSON(i)); !slices.ContainsFunc(written, func(r *kgo.Record) bool { return strings.HasSuffix(row, metadataOf(r)) }) {
+						t.Errorf("no message has the metadata of %s", row)
 					}
 					last[ids.Value(i)] = b.Op(i).String() + " " + string(b.RowJSON(i))
 				}

@@ -267,7 +267,7 @@ func (s *Source) leave(t *topic, p *part) {
 
 func fill(m *message.Message, r *kgo.Record) {
 	m.Partition, m.Offset, m.Time, m.Key, m.Value = r.Partition, r.Offset, r.Timestamp, r.Key, r.Value
-	m.Headers = nil
+	m.Headers, m.Logged = nil, r.Attrs.TimestampType() == 1
 	if len(r.Headers) > 0 {
 		m.Headers = make([]message.Header, len(r.Headers))
 	}

@@ -87,6 +87,9 @@ func (d *decoder) Schema() *record.Schema { return d.table.Schema() }
 // Rows implements message.Decoder.
 func (d *decoder) Rows() int { return d.table.Rows() }
 
+// Kept implements message.Decoder.
+func (d *decoder) Kept() int { return d.table.Kept() }
+
 // Batch implements message.Decoder.
 func (d *decoder) Batch() (*record.Batch, error) { return d.table.Batch() }
 

@@ -17,6 +17,7 @@ type Message struct {
 	Key       []byte    // nil: none, which is not the same as an empty one
 	Value     []byte    // nil: none, a tombstone
 	Headers   []Header
+	Logged    bool // Time is when the log took the message; otherwise it is the producer's
 }
 
 // Header is one header; names may repeat, and their order counts.
@@ -78,6 +79,8 @@ type Decoder interface {
 	Append(ctx context.Context, m *Message) (bool, error)
 	// Rows returns how many rows and rejects were appended since the last Batch.
 	Rows() int
+	// Kept returns how many rows the next Batch has so far: Rows without rejects and truncations.
+	Kept() int
 	// Batch hands out what was appended since the last call, in order, without positions and transactions, and begins another batch. Nil:
 	// no message was appended that says anything. The caller owns the batch.
 	Batch() (*record.Batch, error)

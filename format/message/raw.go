@@ -53,17 +53,13 @@ type raw struct{}
 
 // rawSchema is the schema of every topic that is read as it is.
 func rawSchema(dataset string) *record.Schema {
-	header := arrow.StructOf(
-		arrow.Field{Name: "name", Type: arrow.BinaryTypes.String},
-		arrow.Field{Name: "value", Type: arrow.BinaryTypes.Binary, Nullable: true},
-	)
 	return &record.Schema{Dataset: dataset, Version: 1, Key: []int{rawPartition, rawOffset}, Columns: arrow.NewSchema([]arrow.Field{
 		{Name: "partition", Type: arrow.PrimitiveTypes.Int32},
 		{Name: "offset", Type: arrow.PrimitiveTypes.Int64},
-		{Name: "timestamp", Type: &arrow.TimestampType{Unit: arrow.Millisecond, TimeZone: "UTC"}, Nullable: true},
+		{Name: "timestamp", Type: timeType(), Nullable: true},
 		{Name: "key", Type: arrow.BinaryTypes.Binary, Nullable: true},
 		{Name: "value", Type: arrow.BinaryTypes.Binary, Nullable: true},
-		{Name: "headers", Type: arrow.ListOf(header), Nullable: true},
+		{Name: "headers", Type: headersType(), Nullable: true},
 	}, nil)}
 }
 
@@ -95,9 +91,6 @@ type rawDecoder struct {
 	time       *array.TimestampBuilder
 	key, value *array.BinaryBuilder
 	headers    *array.ListBuilder
-	name       *array.StringBuilder
-	content    *array.BinaryBuilder
-	header     *array.StructBuilder
 	n          int
 	size       int64
 	rejects    []record.Reject
@@ -108,31 +101,21 @@ func (d *rawDecoder) bind() {
 	d.time = as[*array.TimestampBuilder](d.rows.Field(rawTime))
 	d.key, d.value = as[*array.BinaryBuilder](d.rows.Field(rawKey)), as[*array.BinaryBuilder](d.rows.Field(rawValue))
 	d.headers = as[*array.ListBuilder](d.rows.Field(rawHeaders))
-	d.header = as[*array.StructBuilder](d.headers.ValueBuilder())
-	d.name, d.content = as[*array.StringBuilder](d.header.FieldBuilder(0)), as[*array.BinaryBuilder](d.header.FieldBuilder(1))
-}
-
-// as returns a builder of the schema above as what it is.
-func as[B array.Builder](b array.Builder) B {
-	return b.(B) //nolint:forcetypeassert // by the schema
 }
 
 func (d *rawDecoder) Schema() *record.Schema { return d.schema }
 func (d *rawDecoder) Rows() int              { return d.n + len(d.rejects) }
+func (d *rawDecoder) Kept() int              { return d.n }
 
 func (d *rawDecoder) Append(_ context.Context, m *Message) (bool, error) {
 	if m.Value == nil && d.skip {
 		return true, nil
 	}
-	size := int64(len(m.Key) + len(m.Value))
-	for _, h := range m.Headers {
-		if !utf8.ValidString(h.Name) {
-			why := "the name of header " + strconv.Quote(h.Name) + " is not valid UTF-8"
-			d.rejects = append(d.rejects, Reject(d.schema.Dataset, m, "bad_encoding", why))
-			return true, nil
-		}
-		size += int64(len(h.Name) + len(h.Value))
+	if why := badHeader(m); why != "" {
+		d.rejects = append(d.rejects, Reject(d.schema.Dataset, m, "bad_encoding", why))
+		return true, nil
 	}
+	size := int64(len(m.Key)+len(m.Value)) + headersSize(m)
 	if d.n > 0 && d.size+size > maxData {
 		return false, nil
 	}
@@ -140,32 +123,11 @@ func (d *rawDecoder) Append(_ context.Context, m *Message) (bool, error) {
 	d.n++
 	d.partition.Append(m.Partition)
 	d.offset.Append(m.Offset)
-	if m.Time.IsZero() {
-		d.time.AppendNull()
-	} else {
-		d.time.Append(arrow.Timestamp(m.Time.UnixMilli()))
-	}
+	appendTime(d.time, m)
 	appendBytes(d.key, m.Key)
 	appendBytes(d.value, m.Value)
-	if m.Headers == nil {
-		d.headers.AppendNull()
-		return true, nil
-	}
-	d.headers.Append(true)
-	for _, h := range m.Headers {
-		d.header.Append(true)
-		d.name.Append(h.Name)
-		appendBytes(d.content, h.Value)
-	}
+	appendHeaders(d.headers, m)
 	return true, nil
-}
-
-func appendBytes(b *array.BinaryBuilder, v []byte) {
-	if v == nil {
-		b.AppendNull()
-		return
-	}
-	b.Append(v)
 }
 
 func (d *rawDecoder) Batch() (*record.Batch, error) {
@@ -206,7 +168,7 @@ func rawColumn(f arrow.Field) string {
 			return "the time of a message is a timestamp, not " + t.String()
 		}
 	case "headers":
-		if !arrow.TypeEqual(f.Type, rawSchema("").Columns.Field(rawHeaders).Type) {
+		if !arrow.TypeEqual(f.Type, headersType()) {
 			return "headers are a list of name and value, as the raw format reads them"
 		}
 	case "partition", "offset":

@@ -76,6 +76,9 @@ func (d *Decoder) Schema() *record.Schema { return d.table.Schema() }
 // Rows implements message.Decoder.
 func (d *Decoder) Rows() int { return d.table.Rows() }
 
+// Kept implements message.Decoder.
+func (d *Decoder) Kept() int { return d.table.Kept() }
+
 // Batch implements message.Decoder.
 func (d *Decoder) Batch() (*record.Batch, error) { return d.table.Batch() }
 

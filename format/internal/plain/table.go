@@ -111,6 +111,9 @@ func (t *Table) Rows() int {
 	return n
 }
 
+// Kept returns how many rows are under way that the next batch has.
+func (t *Table) Kept() int { return t.n - len(t.dropped) }
+
 // maxBatch is how many bytes of messages a batch may be made of: the offsets of its columns are 32 bits wide.
 const maxBatch = math.MaxInt32 / 8
 
