@@ -11,7 +11,8 @@ import (
 )
 
 // openTable fixes what a pass over an incremental table reads: everything from the last pass's highest cursor value, that value
-// included, up to the highest value there is now. Rows that come later are the next pass's.
+// included, up to the highest value there is now. Rows that come later are the next pass's. Where the row with the highest value is gone,
+// or has a lower one now, the mark stays: it never goes back over what was delivered.
 func (s *source) openTable(t *table) error {
 	if s.cfg.Cursor == "" {
 		return nil
@@ -31,6 +32,9 @@ func (s *source) openTable(t *table) error {
 	return s.db.each(`SELECT max(`+t.order[0].expr+`) FROM `+t.from+s.whereClause(), func(st *sqlite.Stmt) error {
 		c.st = st
 		s.cur.now.Cursor = valueOf(c, 0)
+		if !prev.Cursor.null() && (s.cur.now.Cursor.null() || compareValues(s.cur.now.Cursor, prev.Cursor, "") < 0) {
+			s.cur.now.Cursor = prev.Cursor
+		}
 		return nil
 	})
 }

@@ -125,6 +125,23 @@ func TestRowsWithoutCursor(t *testing.T) {
 	}
 }
 
+// case C071: the mark does not go back where the row with the highest cursor is gone or lost it.
+func TestCursorTakenBack(t *testing.T) {
+	for name, change := range map[string]string{"deleted": `DELETE FROM t WHERE id = 3`, "lowered": `UPDATE t SET u = 20 WHERE id = 3`} {
+		t.Run(name, func(t *testing.T) {
+			path := database(t, `CREATE TABLE t (id INTEGER PRIMARY KEY, u INT); INSERT INTO t VALUES (1, 10), (2, 20), (3, 30)`)
+			r := &runs{path: path, options: map[string]string{"table": "t", "cursor": "u"}}
+			r.expect(t, "first", `{"id":1,"u":10}`, `{"id":2,"u":20}`, `{"id":3,"u":30}`)
+			run(t, path, change)
+			r.expect(t, "taken back")
+			r.expect(t, "once more")
+			run(t, path, `INSERT INTO t VALUES (4, 30), (5, 31)`)
+			r.expect(t, "new ones", `{"id":4,"u":30}`, `{"id":5,"u":31}`)
+			r.expect(t, "again")
+		})
+	}
+}
+
 // case C075: cursor values are parameters, whatever they are.
 func TestCursorOfAnyType(t *testing.T) {
 	for name, values := range map[string][3]string{
