@@ -309,7 +309,7 @@ func (d *decoder) option(cfg any, e entry, name string) {
 	case i >= 0 && e.value.null():
 		d.fail(e.at, "%s: option %q has no value", name, e.key)
 	case i >= 0 && e.value.deep():
-		d.fail(e.value, "%s: option %q: want one level only", name, e.key)
+		d.fail(e.value, "%s: option %q: want one level only (between brackets, text with a colon needs quotes)", name, e.key)
 	default:
 		if err := connector.SetOption(cfg, e.key, e.value.option()); err != nil {
 			at := e.at
