@@ -59,7 +59,7 @@ type SourceConfig struct {
 	Ragged        string            `leat:"ragged" doc:"CSV: with too few or too many fields: a bad row, or the end" enum:"reject|fail"`
 	Union         bool              `leat:"union" doc:"CSV: files may lack columns that others have; they are NULL there"`
 	Types         map[string]string `leat:"types" doc:"declared column types" example:"id:int64,price:decimal(12,2)"`
-	Infer         string            `leat:"infer" doc:"what types are found in: 16 MiB or the first 4 of more, all, or nothing" enum:"auto|all|none"`
+	Infer         string            `leat:"infer" doc:"where types are found: 16 MiB (4 of more), all, nothing" enum:"auto|all|none"`
 	Dataset       string            `leat:"dataset" doc:"the dataset's name; empty: as the file or folder is called"`
 	Datasets      string            `leat:"datasets" doc:"all files are one dataset, or each name its own" enum:"one|per_file"`
 	Only          []string          `leat:"only" doc:"with per_file: read only these datasets"`

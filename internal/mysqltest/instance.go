@@ -160,7 +160,8 @@ func (s *Instance) Start() {
 	defer func() { _ = log.Close() }() // the server has a copy
 	args := append([]string{
 		"--defaults-file=" + filepath.Join(s.home, "my.cnf"), "--datadir=" + s.data(), "--socket=" + s.SocketPath(),
-		"--pid-file=" + filepath.Join(s.data(), "server.pid"), "--port=" + s.port, "--tmpdir=" + s.dir, // servers make files of the same names
+		"--pid-file=" + filepath.Join(s.data(), "server.pid"), "--port=" + s.port,
+		"--tmpdir=" + s.dir, // servers make files of the same names
 	}, s.settings...)
 	s.process = osexec.Command(filepath.Join(s.home, "server"), args...) //nolint:noctx,gosec // it must outlive the test's context
 	s.process.Dir, s.process.SysProcAttr = s.dir, s.attributes()
