@@ -27,6 +27,8 @@ type merging struct {
 	snapshots memo[snapshot]
 	marks     memo[mark]
 
+	placing sync.Mutex // held while MariaDB is asked for the place of a snapshot: see snapshotPlace
+
 	mu       sync.Mutex // guards what follows
 	promised []snapshot // what a chunk's snapshot has to include
 	readers  int64      // of the log, besides the stream
@@ -210,24 +212,16 @@ func (w *wire) texts(ctx context.Context, sql string) ([][]string, error) {
 }
 
 // consistent opens a transaction of MariaDB, which says which place of the log it sees.
-func (*Source) consistent(ctx context.Context, w *wire) (snapshot, error) {
+func (s *Source) consistent(ctx context.Context, w *wire) (snapshot, error) {
 	out := snapshot{exact: true}
-	if err := w.exec(ctx, beginSQL); err != nil {
-		return out, err
-	}
-	rows, err := w.texts(ctx, "SHOW STATUS LIKE 'binlog_snapshot_%'")
+	err := w.exec(ctx, beginSQL)
 	if err != nil {
 		return out, err
 	}
-	for _, r := range rows {
-		switch r[0] {
-		case "Binlog_snapshot_file":
-			out.place.File = r[1]
-		case "Binlog_snapshot_position":
-			out.place.Pos = toUint([]byte(r[1]))
-		}
+	if out.place, err = s.snapshotPlace(ctx, w); err != nil {
+		return out, err
 	}
-	rows, err = w.texts(ctx, fmt.Sprintf("SELECT CONCAT(@@server_id, '@', @@hostname, ':', @@port), BINLOG_GTID_POS(%s, %d)",
+	rows, err := w.texts(ctx, fmt.Sprintf("SELECT CONCAT(@@server_id, '@', @@hostname, ':', @@port), BINLOG_GTID_POS(%s, %d)",
 		literal(out.place.File), out.place.Pos))
 	if err != nil {
 		return out, err
@@ -235,6 +229,37 @@ func (*Source) consistent(ctx context.Context, w *wire) (snapshot, error) {
 	out.server = rows[0][0]
 	out.gtids, err = mybinlog.ParseGTIDSet(mybinlog.MariaDB, rows[0][1])
 	return out, err //nolint:wrapcheck // it says what is wrong with which text
+}
+
+// sameAnswers is how often MariaDB has to say the same place in a row.
+const sameAnswers = 5
+
+// snapshotPlace is the place of the log that the open snapshot of a session sees. The server passes it through memory that all sessions
+// share, without a lock: whoever asks for any status at the same moment may put another place into the answer, and then the next answer is
+// another one, since the snapshot's own place does not change. Readers of this source ask one after the other.
+func (s *Source) snapshotPlace(ctx context.Context, w *wire) (at place, err error) {
+	s.merge.placing.Lock()
+	defer s.merge.placing.Unlock()
+	for same := 0; same < sameAnswers; {
+		rows, err := w.texts(ctx, "SHOW STATUS LIKE 'binlog_snapshot_%'")
+		if err != nil {
+			return at, err
+		}
+		var now place
+		for _, r := range rows {
+			switch r[0] {
+			case "Binlog_snapshot_file":
+				now.File = r[1]
+			case "Binlog_snapshot_position":
+				now.Pos = toUint([]byte(r[1]))
+			}
+		}
+		if now != at {
+			at, same = now, 0
+		}
+		same++
+	}
+	return at, nil
 }
 
 // committed is what is visible of MySQL's transactions at the least: what it calls executed was committed before.
