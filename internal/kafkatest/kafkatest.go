@@ -171,6 +171,7 @@ func Read(t testing.TB, broker string, topics ...string) []*kgo.Record {
 	// Markers of transactions are read too: at the end of a partition there may be nothing else.
 	c := Client(t, broker, kgo.ConsumePartitions(from), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
 		kgo.FetchMaxWait(100*time.Millisecond))
+	defer c.Close() // it would go on asking for more
 	var read []*kgo.Record
 	for !done(left) {
 		ctx, cancel := context.WithTimeout(t.Context(), readTimeout)

@@ -24,6 +24,13 @@ type Config struct {
 	Log      *slog.Logger // nil: silent
 }
 
+func (c Config) log() *slog.Logger {
+	if c.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return c.Log
+}
+
 func (c Config) validate(pipeline string) error {
 	var err error
 	switch {

@@ -329,6 +329,34 @@ func TestFencedExternal(t *testing.T) {
 	}
 }
 
+// A server that goes away and comes back is told of in the log, where stderr belongs to the program, and without the password.
+func TestServerAway(t *testing.T) {
+	s := startServer(t)
+	var log lockedBuffer
+	c := s.config()
+	c.Log = slog.New(slog.NewTextHandler(&log, nil))
+	d, err := jetstream.Open(t.Context(), c, lane.Spec{Pipeline: "away", Run: "r", Sinks: []string{"a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Release() //nolint:errcheck // the lane is not what is tested
+	s.kill()
+	s.start()
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(log.String(), "the lanes' server is back"); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the log does not say that the server is back: %s", log.String())
+		}
+	}
+	for _, want := range []string{"level=WARN", "the lanes' server is away", "where=\"the lanes at nats://127.0.0.1:"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %q: %s", want, log.String())
+		}
+	}
+	if strings.Contains(log.String(), "sesame") {
+		t.Errorf("the log has the password: %s", log.String())
+	}
+}
+
 // A server without room: it says so, and the reader waits; once a sink has acknowledged something, everything goes on, and nothing is lost.
 func TestFullStore(t *testing.T) {
 	s := startServerWith(t, ", max_file_store: 4MB")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -96,9 +95,6 @@ func emptyFolder(dir string) error {
 func find(ctx context.Context, c Config, pipeline string) (*storage, error) {
 	if err := c.validate(pipeline); err != nil {
 		return nil, err
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.Dir != "" {
 		if there, err := exists(c.Dir, pipeline); err != nil || !there {

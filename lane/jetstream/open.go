@@ -23,9 +23,6 @@ func open(ctx context.Context, c Config, pipeline string) (*storage, *slog.Logge
 	if err := c.validate(pipeline); err != nil {
 		return nil, nil, err
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
 	s, err := connect(ctx, c, pipeline)
 	if err != nil {
 		return nil, nil, err
@@ -33,5 +30,5 @@ func open(ctx context.Context, c Config, pipeline string) (*storage, *slog.Logge
 	if err := s.ensure(ctx, c.Replicas); err != nil {
 		return nil, nil, errors.Join(err, s.Close())
 	}
-	return s, c.Log, nil
+	return s, c.log(), nil
 }

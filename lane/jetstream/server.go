@@ -58,7 +58,7 @@ func startInside(c Config, pipeline string) (*inside, error) {
 	if err != nil {
 		return nil, errors.Join(trouble("starting JetStream in "+dir, err), lock.Close())
 	}
-	log := newServerLog(c.Log)
+	log := newServerLog(c.log())
 	s.SetLoggerV2(log, false, false, false)
 	s.Start()
 	if !s.ReadyForConnections(startWait) || !s.JetStreamEnabled() {

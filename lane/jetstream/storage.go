@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"strings"
 	"sync"
@@ -71,7 +72,7 @@ func connect(ctx context.Context, c Config, pipeline string) (s *storage, err er
 			opts = append(opts, nats.UserCredentials(c.Credentials))
 		}
 	}
-	if s.conn, err = nats.Connect(addr, opts...); err != nil {
+	if s.conn, err = nats.Connect(addr, append(opts, s.told(c.log())...)...); err != nil {
 		return s, s.failed("reaching", err)
 	}
 	s.js, err = js.New(
@@ -82,6 +83,22 @@ func connect(ctx context.Context, c Config, pipeline string) (s *storage, err er
 	}
 	s.limit = int(s.conn.MaxPayload()) - headerRoom
 	return s, ctx.Err()
+}
+
+// told logs what becomes of the connection: the library would write it to stderr by itself.
+func (s *storage) told(log *slog.Logger) []nats.Option {
+	log = log.With(slog.String("where", s.where))
+	return []nats.Option{
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			log.Info("the lanes' server has trouble", slog.Any("error", err))
+		}),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil { // else it was closed here
+				log.Warn("the lanes' server is away: trying to reach it again", slog.Any("error", err))
+			}
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) { log.Info("the lanes' server is back") }),
+	}
 }
 
 // redacted returns addresses without users and passwords.
