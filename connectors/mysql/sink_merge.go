@@ -8,33 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/leatdata/leat/connector/fold"
 )
-
-// patterns numbers the sets of columns that rows have values of their own for, from 1.
-type patterns struct {
-	number map[string]int
-	own    [][]bool // by number - 1
-}
-
-func (p *patterns) of(ch *folded, columns int) int {
-	key := make([]byte, columns)
-	own := make([]bool, columns)
-	for i := range own {
-		if own[i] = ch.value(i) != ownValue; own[i] {
-			key[i] = 1
-		}
-	}
-	n, ok := p.number[string(key)]
-	if !ok {
-		p.own = append(p.own, own)
-		n = len(p.own)
-		if p.number == nil {
-			p.number = map[string]int{}
-		}
-		p.number[string(key)] = n
-	}
-	return n
-}
 
 // tuple is what is done to one row of the target. Its literals stand in the buffer of the merge.
 type tuple struct {
@@ -48,34 +24,42 @@ type tuple struct {
 // merge is one attempt to apply a run of rows by key: what they come to.
 type merge struct {
 	st      *stage
-	c       *compactor
-	from    int
-	ends    bool // it is the end of what is in the batch, and of the source's transaction
+	p       *plan
+	rows    rowCells // of all columns
+	fold    *fold.Fold
 	buf     []byte
 	tuples  []tuple
-	updates patterns // of rows that stay under their key, and of which a part was not sent
-	fills   patterns // of rows that moved
-	whole   []int    // those patterns of fills that miss no value of the dataset
+	updates fold.Patterns // of rows that stay under their key, and of which a part was not sent
+	fills   fold.Patterns // of rows that moved
+	whole   []int         // those patterns of fills that miss no value of the dataset
 	counts  map[int]int
+}
+
+// foldRoom is what merges work with; the next one takes it over.
+type foldRoom struct {
+	fold.Room
+
+	tuples []tuple
 }
 
 // encodeMerge folds rows from to to and writes down the changes. Rows that can't be written are added to bad and the rest is folded again
 // without them, so that an earlier row of the same key still counts.
 func (s *Sink) encodeMerge(l load, from, to int) (*merge, error) {
-	c, err := newCompactor(l.d, l.b, &s.folds)
+	p := l.d.plan
+	images, err := newKeyedRows(p, l.b)
 	if err != nil {
 		return nil, err
 	}
+	f := fold.New(l.b, fold.Columns{Send: p.send, Key: p.key}, images, l.d.displaced, &s.folds.Room)
 	for {
-		changes := c.fold(from, to, l.bad)
+		changes := f.Rows(from, to, l, images.prefix())
 		m := &merge{
-			st: l.d.stage, c: c, from: from, buf: s.values[:0], tuples: s.folds.tuples[:0], counts: map[int]int{},
-			ends: to == l.b.NumRows() && !l.b.Position.Zero(),
+			st: l.d.stage, p: p, rows: images.rows, fold: f, buf: s.values[:0], tuples: s.folds.tuples[:0], counts: map[int]int{},
 		}
 		known := len(l.bad)
 		for _, ch := range changes {
 			if err := m.add(ch); err != nil {
-				row := ch.last
+				row := ch.Last
 				if value, ok := errors.AsType[*valueError](err); ok {
 					row = value.row
 				}
@@ -89,21 +73,21 @@ func (s *Sink) encodeMerge(l load, from, to int) (*merge, error) {
 	}
 }
 
-func (m *merge) add(ch *folded) error {
-	p := m.c.p
-	if ch.gone {
+func (m *merge) add(ch *fold.Change) error {
+	p := m.p
+	if ch.Gone {
 		m.gone(ch)
 		return nil
 	}
-	if ch.again && len(p.extras) > 0 { // an update would leave what the old row had in other columns
+	if ch.Again && len(p.extras) > 0 { // an update would leave what the old row had in other columns
 		m.gone(ch)
 	}
 	switch {
-	case ch.partial() && ch.own:
-		return m.encode(ch, m.updates.of(ch, len(p.send)), 0)
-	case ch.origin != nil && !ch.own && (ch.partial() || len(p.extras) > 0):
-		fill := m.fills.of(ch, len(p.send))
-		if !ch.partial() && !slices.Contains(m.whole, fill) {
+	case ch.Partial() && ch.Own:
+		return m.encode(ch, m.updates.Of(ch, len(p.send)), 0)
+	case ch.Origin != nil && !ch.Own && (ch.Partial() || len(p.extras) > 0):
+		fill := m.fills.Of(ch, len(p.send))
+		if !ch.Partial() && !slices.Contains(m.whole, fill) {
 			m.whole = append(m.whole, fill)
 		}
 		return m.encode(ch, stageUpsert, fill)
@@ -111,21 +95,21 @@ func (m *merge) add(ch *folded) error {
 	return m.encode(ch, stageUpsert, 0)
 }
 
-func (m *merge) gone(ch *folded) {
-	m.tuples = append(m.tuples, tuple{op: stageDelete, row: ch.last, key: ch.id})
+func (m *merge) gone(ch *fold.Change) {
+	m.tuples = append(m.tuples, tuple{op: stageDelete, row: ch.Last, key: ch.ID})
 	m.counts[stageDelete]++
 }
 
 // encode writes down a change; op and fill are columns of the stage.
-func (m *merge) encode(ch *folded, op, fill int) error {
+func (m *merge) encode(ch *fold.Change, op, fill int) error {
 	at := len(m.buf)
 	dst, err := m.literals(m.buf, ch)
 	if err != nil {
 		return err
 	}
-	t := tuple{at: at, end: len(dst), op: op, fill: fill, row: ch.last}
+	t := tuple{at: at, end: len(dst), op: op, fill: fill, row: ch.Last}
 	if fill > 0 {
-		t.base = ch.from
+		t.base = ch.From
 	}
 	m.buf, m.tuples = dst, append(m.tuples, t)
 	m.counts[op]++
@@ -133,27 +117,27 @@ func (m *merge) encode(ch *folded, op, fill int) error {
 }
 
 // literals appends the values of a row; those that only the target has are null.
-func (m *merge) literals(dst []byte, ch *folded) ([]byte, error) {
+func (m *merge) literals(dst []byte, ch *fold.Change) ([]byte, error) {
 	at := len(dst)
-	if ch.values == nil {
-		dst, err := m.c.rows.tuple(dst, ch.last)
+	if ch.Values == nil {
+		dst, err := m.rows.tuple(dst, ch.Last)
 		if err != nil {
 			return dst, err
 		}
 		dst = append(dst[:at], dst[at+1:]...) // without parentheses
 		return dst[:len(dst)-1], nil
 	}
-	for i, place := range ch.values {
+	for i, place := range ch.Values {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		if place == ownValue {
+		if place == fold.OwnValue {
 			dst = append(dst, "NULL"...)
 			continue
 		}
-		parts, err := m.c.fields(place)
+		parts, err := m.fold.Fields(place)
 		if err != nil {
-			return dst[:at], err
+			return dst[:at], err //nolint:wrapcheck // of keyedRows
 		}
 		dst = append(dst, parts[i]...)
 	}
@@ -162,7 +146,7 @@ func (m *merge) literals(dst []byte, ch *folded) ([]byte, error) {
 
 // plain reports whether the changes can go without a stage: no row can meet another one's values, and all values are known.
 func (m *merge) plain() bool {
-	return m.c.p.sole && len(m.updates.own) == 0 && len(m.fills.own) == 0 && len(m.open()) == 0
+	return m.p.sole && len(m.updates.Own) == 0 && len(m.fills.Own) == 0 && len(m.fold.Open()) == 0
 }
 
 // applyMerge writes rows from to to by key, or fails as a whole.
@@ -180,11 +164,11 @@ func (s *Sink) applyMerge(ctx context.Context, l load, lead []string, from, to i
 	if lead, err = s.deleteDirect(ctx, lead, m); err != nil {
 		return err
 	}
-	m.displace(l, nil)
+	m.fold.Displace(nil)
 	if m.counts[stageUpsert] == 0 {
 		return s.only(ctx, lead)
 	}
-	x := s.inserting("upsert", lead, m.c.p.insertSQL(m.st.into)+" VALUES ", m.st.directTail(s.db.server.mariadb))
+	x := s.inserting("upsert", lead, m.p.insertSQL(m.st.into)+" VALUES ", m.st.directTail(s.db.server.mariadb))
 	defer func() { s.buf = x.buf }()
 	for _, t := range m.tuples {
 		if t.op == stageDelete {
@@ -308,11 +292,11 @@ func (s *Sink) fillStage(ctx context.Context, l load, lead []string, m *merge) e
 // keyOnly appends the literals of a row of which only the key is known.
 func (m *merge) keyOnly(dst []byte, key string) []byte {
 	parts := splitLiterals(key)
-	for col := range m.c.p.send {
+	for col := range m.p.send {
 		if col > 0 {
 			dst = append(dst, ',')
 		}
-		if n := slices.Index(m.c.p.key, col); n >= 0 {
+		if n := slices.Index(m.p.key, col); n >= 0 {
 			dst = append(dst, parts[n]...)
 		} else {
 			dst = append(dst, "NULL"...)
@@ -344,11 +328,11 @@ func (s *Sink) mergeStage(ctx context.Context, l load, lead []string, m *merge) 
 		return err
 	}
 	var asks []string
-	partial := len(m.updates.own) > 0 || len(m.fills.own) > 0
+	partial := len(m.updates.Own) > 0 || len(m.fills.Own) > 0
 	if partial {
 		asks = append(asks, m.st.missingSQL(m.whole)...)
 	}
-	open := m.open()
+	open := m.fold.Open()
 	if len(open) > 0 {
 		asks = append(asks, m.st.arrivedSQL(slices.Sorted(maps.Keys(open))))
 	}
@@ -370,8 +354,8 @@ func (s *Sink) mergeStage(ctx context.Context, l load, lead []string, m *merge) 
 			return err
 		}
 	}
-	m.refuseMissing(l, missing)
-	m.displace(l, arrived)
+	m.fold.RefuseMissing(missing, l)
+	m.fold.Displace(arrived)
 	return nil
 }
 
@@ -390,8 +374,8 @@ func (m *merge) preparations(missing []int) []string {
 	if len(missing) > 0 {
 		out = append(out, fmt.Sprintf("DELETE FROM %s WHERE _op >= 0 AND %s", m.st.name, inList("_row", missing)))
 	}
-	for i, own := range m.fills.own {
-		if len(m.c.p.extras) > 0 || slices.Contains(own, false) {
+	for i, own := range m.fills.Own {
+		if len(m.p.extras) > 0 || slices.Contains(own, false) {
 			out = append(out, m.st.fillSQL(i+1, own))
 		}
 	}
@@ -407,70 +391,16 @@ func (m *merge) statements() []string {
 	if m.counts[stageDelete] > 0 {
 		out = append(out, m.st.deleteSQL())
 	}
-	for n, own := range m.updates.own {
+	for n, own := range m.updates.Own {
 		out = append(out, m.st.updateSQL(fmt.Sprintf("s._op = %d", n+1), own))
 	}
 	if m.counts[stageUpsert] == 0 {
 		return out
 	}
 	plain := fmt.Sprintf("s._op = %d", stageUpsert)
-	if len(m.fills.own) > 0 && len(m.c.p.extras) > 0 {
+	if len(m.fills.Own) > 0 && len(m.p.extras) > 0 {
 		out = append(out, m.st.upsertSQL(plain+" AND s._fill > 0", true)...)
 		plain += " AND s._fill = 0"
 	}
 	return append(out, m.st.upsertSQL(plain, false)...)
-}
-
-// missingError is a row of which a part was not sent, and which the target does not have: it has lost it.
-type missingError struct{ column string }
-
-func (missingError) Error() string {
-	return "the source did not send the value, since it did not change, and the target does not have the row"
-}
-
-// refuseMissing refuses the rows of the batch that changes are made of which the target has no part of.
-func (m *merge) refuseMissing(l load, missing []int) {
-	for _, last := range missing {
-		for _, i := range m.c.partsOf(m.from, last) {
-			column := ""
-			for _, col := range m.c.p.send {
-				if m.c.b.IsUnchanged(col, i) {
-					column = m.c.p.schema.Columns.Field(col).Name
-					break
-				}
-			}
-			l.bad.add(l.b, i, missingError{column: column})
-		}
-	}
-}
-
-// open returns the rows of the batch that came to a key whose row at the target, if there is one, will be told of later in the same
-// transaction, and their keys.
-func (m *merge) open() map[int]string {
-	if !m.c.full || m.ends {
-		return nil
-	}
-	open := map[int]string{}
-	slots, _ := m.c.arrived()
-	for _, s := range slots {
-		open[s.live[len(s.live)-1].last] = s.id
-	}
-	return open
-}
-
-// displace remembers the keys whose rows the target had to give up, for the next batch of the transaction: arrived are rows of the
-// batch that took the place of another one.
-func (m *merge) displace(l load, arrived []int) {
-	if !m.c.full || m.ends {
-		return
-	}
-	_, crowded := m.c.arrived()
-	for _, s := range m.c.slots {
-		delete(l.d.displaced, s.id)
-	}
-	maps.Copy(l.d.displaced, crowded)
-	open := m.open()
-	for _, row := range arrived {
-		l.d.displaced[open[row]]++
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/connector/fold"
 	"github.com/leatdata/leat/record"
 )
 
@@ -39,11 +40,11 @@ func (r rejects) add(b *record.Batch, i int, err error) {
 	if value, ok := errors.AsType[*valueError](err); ok {
 		reject.Column, reject.Value, reject.Message = value.column, value.value, value.err.Error()
 	}
-	if null, ok := errors.AsType[nullKeyError](err); ok {
-		reject.Column = null.column
+	if null, ok := errors.AsType[fold.NullKeyError](err); ok {
+		reject.Column = null.Column
 	}
-	if missing, ok := errors.AsType[missingError](err); ok {
-		reject.Column, reject.Class = missing.column, rejectClass
+	if missing, ok := errors.AsType[fold.MissingError](err); ok {
+		reject.Column, reject.Class = missing.Column, rejectClass
 	}
 	if errors.Is(err, errNoImage) {
 		image := b.Rows

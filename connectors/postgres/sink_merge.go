@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/leatdata/leat/connector/fold"
 	"github.com/leatdata/leat/format/pgcopy"
 )
 
@@ -21,32 +22,6 @@ const (
 	maxArrayRows  = 1000
 	maxArrayBytes = 1 << 20
 )
-
-// patterns numbers the sets of columns that rows have values of their own for, from 1.
-type patterns struct {
-	number map[string]int
-	own    [][]bool // by number - 1
-}
-
-func (p *patterns) of(ch *change, columns int) int {
-	key := make([]byte, columns)
-	own := make([]bool, columns)
-	for i := range own {
-		if own[i] = ch.value(i) != ownValue; own[i] {
-			key[i] = 1
-		}
-	}
-	n, ok := p.number[string(key)]
-	if !ok {
-		p.own = append(p.own, own)
-		n = len(p.own)
-		if p.number == nil {
-			p.number = map[string]int{}
-		}
-		p.number[string(key)] = n
-	}
-	return n
-}
 
 // tuple is a row of the stage.
 type tuple struct {
@@ -58,36 +33,48 @@ type tuple struct {
 // merge is one attempt to apply a run of rows by key: what they come to, encoded as rows of the stage.
 type merge struct {
 	st      *stage
-	c       *compactor
-	from    int
-	ends    bool // it is the end of what is in the batch, and of the source's transaction
+	p       *plan
+	images  *keyedRows
+	fold    *fold.Fold
 	buf     []byte
 	tuples  []tuple
-	known   bool     // rows that the target should have are updated, not inserted or else updated
-	updates patterns // of rows that stay under their key, and of which a part was not sent
-	fills   patterns // of rows that moved
-	whole   []int    // those patterns of fills that miss no value of the dataset
+	known   bool          // rows that the target should have are updated, not inserted or else updated
+	updates fold.Patterns // of rows that stay under their key, and of which a part was not sent
+	fills   fold.Patterns // of rows that moved
+	whole   []int         // those patterns of fills that miss no value of the dataset
 	counts  map[int]int
+}
+
+// foldRoom is what merges work with; the next one takes it over.
+type foldRoom struct {
+	fold.Room
+
+	tuples []tuple
 }
 
 // encodeMerge folds rows from to to and encodes the changes for the stage. Rows that can't be encoded are added to bad and the rest
 // is folded again without them, so that an earlier row of the same key still counts.
 func encodeMerge(l load, from, to int, buf []byte, room *foldRoom) (*merge, error) {
-	c, err := newCompactor(l.d, l.b, room)
+	p := l.d.plan
+	images, err := newKeyedRows(p, l.b)
 	if err != nil {
 		return nil, err
 	}
+	var order func(*fold.Change) uint64
+	if p.ordered {
+		order = prefix
+	}
+	f := fold.New(l.b, fold.Columns{Send: p.send, Key: p.key}, images, l.d.displaced, &room.Room)
 	for {
-		changes := c.fold(from, to, l.bad)
+		changes := f.Rows(from, to, l, order)
 		m := &merge{
-			st: l.d.stage, c: c, from: from, buf: pgcopy.AppendHeader(buf[:0]), tuples: room.tuples[:0], counts: map[int]int{},
-			known: c.p.bytewise && !l.d.lacks && l.d.stage.sets(),
-			ends:  to == l.b.NumRows() && !l.b.Position.Zero(),
+			st: l.d.stage, p: p, images: images, fold: f, buf: pgcopy.AppendHeader(buf[:0]), tuples: room.tuples[:0], counts: map[int]int{},
+			known: p.bytewise && !l.d.lacks && l.d.stage.sets(),
 		}
 		known := len(l.bad)
 		for _, ch := range changes {
 			if err := m.add(ch); err != nil {
-				row := ch.last
+				row := ch.Last
 				if value, ok := errors.AsType[*pgcopy.ValueError](err); ok {
 					row = value.Row
 				}
@@ -102,24 +89,24 @@ func encodeMerge(l load, from, to int, buf []byte, room *foldRoom) (*merge, erro
 	}
 }
 
-func (m *merge) add(ch *change) error {
-	p := m.c.p
-	if ch.gone {
+func (m *merge) add(ch *fold.Change) error {
+	p := m.p
+	if ch.Gone {
 		return m.encode(ch, stageDelete, 0)
 	}
-	if ch.again && m.st.replaces() {
-		if err := m.encode(&change{key: ch.key, last: ch.last, gone: true}, stageDelete, 0); err != nil {
+	if ch.Again && m.st.replaces() {
+		if err := m.encode(&fold.Change{Key: ch.Key, Last: ch.Last, Gone: true}, stageDelete, 0); err != nil {
 			return err
 		}
 	}
 	switch {
-	case ch.partial() && ch.own:
-		return m.encode(ch, m.updates.of(ch, len(p.send)), 0)
-	case m.known && ch.own && ch.there:
+	case ch.Partial() && ch.Own:
+		return m.encode(ch, m.updates.Of(ch, len(p.send)), 0)
+	case m.known && ch.Own && ch.There:
 		return m.encode(ch, stageUpdate, 0)
-	case ch.origin != nil && !ch.own && (ch.partial() || len(p.extras) > 0):
-		fill := m.fills.of(ch, len(p.send))
-		if !ch.partial() && !slices.Contains(m.whole, fill) {
+	case ch.Origin != nil && !ch.Own && (ch.Partial() || len(p.extras) > 0):
+		fill := m.fills.Of(ch, len(p.send))
+		if !ch.Partial() && !slices.Contains(m.whole, fill) {
 			m.whole = append(m.whole, fill)
 		}
 		return m.encode(ch, stageUpsert, fill)
@@ -128,57 +115,56 @@ func (m *merge) add(ch *change) error {
 }
 
 // encode appends a change as a row of the stage; op and fill are columns of its own.
-func (m *merge) encode(ch *change, op, fill int) error {
-	p := m.c.p
+func (m *merge) encode(ch *fold.Change, op, fill int) error {
+	p := m.p
 	at := len(m.buf)
 	dst, err := m.columns(m.buf, ch)
 	if err != nil {
 		return err
 	}
 	binary.BigEndian.PutUint16(dst[at:], uint16(len(p.send)+stageExtra+len(m.st.base)))
-	dst = appendInt4(appendInt4(appendInt4(dst, op), fill), ch.last)
+	dst = appendInt4(appendInt4(appendInt4(dst, op), fill), ch.Last)
 	if fill == 0 {
 		for range m.st.base {
 			dst = append(dst, nullField()...)
 		}
 	} else {
-		key, err := m.c.appendKey(nil, *ch.origin)
+		key, err := m.images.appendKey(nil, *ch.Origin)
 		if err != nil {
 			return err
 		}
 		dst = append(dst, key[2:]...)
 	}
-	m.buf, m.tuples = dst, append(m.tuples, tuple{at: at, op: op, row: ch.last})
+	m.buf, m.tuples = dst, append(m.tuples, tuple{at: at, op: op, row: ch.Last})
 	m.counts[op]++
 	return nil
 }
 
 // columns appends a row's count and its data columns: of a delete only the key.
-func (m *merge) columns(dst []byte, ch *change) ([]byte, error) {
-	c := m.c
-	if !ch.gone && ch.values == nil {
-		return c.rows.AppendRow(dst, ch.last) //nolint:wrapcheck // a *pgcopy.ValueError names row and column
+func (m *merge) columns(dst []byte, ch *fold.Change) ([]byte, error) {
+	if !ch.Gone && ch.Values == nil {
+		return m.images.rows.AppendRow(dst, ch.Last) //nolint:wrapcheck // a *pgcopy.ValueError names row and column
 	}
-	cols := make([][]byte, len(c.p.send))
+	cols := make([][]byte, len(m.p.send))
 	for i := range cols {
 		cols[i] = nullField()
 	}
-	if ch.gone {
-		key, err := c.appendKey(nil, ch.key)
+	if ch.Gone {
+		key, err := m.images.appendKey(nil, ch.Key)
 		if err != nil {
 			return nil, err
 		}
 		for i, f := range fields(key) {
-			cols[c.p.key[i]] = f
+			cols[m.p.key[i]] = f
 		}
 	}
-	for i, at := range ch.values {
-		if at == ownValue || ch.gone {
+	for i, at := range ch.Values {
+		if at == fold.OwnValue || ch.Gone {
 			continue
 		}
-		parts, err := c.fields(at)
+		parts, err := m.fold.Fields(at)
 		if err != nil {
-			return nil, err
+			return nil, err //nolint:wrapcheck // of images
 		}
 		cols[i] = parts[i]
 	}
@@ -213,7 +199,7 @@ func appendFields(dst [][]byte, row []byte) [][]byte {
 
 // small reports whether the changes can go in arrays.
 func (m *merge) small() bool {
-	return m.c.p.arrays && len(m.fills.own) == 0 && len(m.tuples) <= maxArrayRows && len(m.buf) <= maxArrayBytes
+	return m.p.arrays && len(m.fills.Own) == 0 && len(m.tuples) <= maxArrayRows && len(m.buf) <= maxArrayBytes
 }
 
 // applyMerge writes rows from to to by key, or fails as a whole.
@@ -257,7 +243,7 @@ func (s *Sink) applyEach(ctx context.Context, l load, from, to int) error {
 			return err
 		case m.small():
 			waiting = append(waiting, m)
-			if len(m.open()) == 0 {
+			if len(m.fold.Open()) == 0 {
 				continue // the next one need not know what became of it
 			}
 			err = send()
@@ -301,12 +287,12 @@ func (s *Sink) mergeArrays(ctx context.Context, l load, x *script, ms ...*merge)
 				missing = append(missing, t.row)
 			}
 		}
-		a.m.refuseMissing(l, missing)
+		a.m.fold.RefuseMissing(missing, l)
 		var arrived []int
 		if a.arrived >= 0 {
 			arrived = rowNumbers(results[a.arrived])
 		}
-		a.m.displace(l, arrived)
+		a.m.fold.Displace(arrived)
 	}
 	return nil
 }
@@ -322,15 +308,15 @@ type mergeAnswer struct {
 // bindMerge adds the statements of a merge, in the order in which they have to be done.
 func (s *Sink) bindMerge(x *script, m *merge) mergeAnswer {
 	a := mergeAnswer{m: m, arrived: -1, known: -1}
-	p := m.c.p
-	if open := m.open(); len(open) > 0 {
+	p := m.p
+	if open := m.fold.Open(); len(open) > 0 {
 		arrived := func(t tuple) bool { return t.op >= 0 && open[t.row] != "" }
 		a.arrived = s.bindRows(x, m, boundRows{"arrived", p.key, arrived, m.st.arrivedSQL})
 	}
 	if m.counts[stageDelete] > 0 {
 		s.bindRows(x, m, boundRows{"delete", p.key, func(t tuple) bool { return t.op == stageDelete }, m.st.deleteSQL})
 	}
-	for n, own := range m.updates.own {
+	for n, own := range m.updates.Own {
 		cols := slices.Clone(p.key)
 		name := []byte("update ")
 		for col, sent := range own {
@@ -358,7 +344,7 @@ func (s *Sink) bindMerge(x *script, m *merge) mergeAnswer {
 func (s *Sink) insertLacking(ctx context.Context, l load, m *merge) error {
 	l.d.lacks = true
 	x := new(script)
-	s.bindRows(x, m, boundRows{"lacking", m.c.p.all, func(t tuple) bool { return t.op == stageUpdate }, m.st.lackingSQL})
+	s.bindRows(x, m, boundRows{"lacking", m.p.all, func(t tuple) bool { return t.op == stageUpdate }, m.st.lackingSQL})
 	_, err := s.db.run(ctx, "merge", x)
 	return err
 }
@@ -373,7 +359,7 @@ type boundRows struct {
 
 // bindRows adds a statement to a script, and returns its number.
 func (s *Sink) bindRows(x *script, m *merge, of boundRows) int {
-	p, a, cols := m.c.p, &s.arrays, of.cols
+	p, a, cols := m.p, &s.arrays, of.cols
 	a.reset()
 	for _, col := range cols {
 		a.column(fmt.Sprintf("c%d", col), p.fits[col].wireType, p.fits[col].wireOID)
@@ -415,8 +401,8 @@ func rowNumbers(r *pgconn.Result) []int {
 func (s *Sink) mergeStage(ctx context.Context, l load, lead []string, m *merge) error {
 	before := append(lead, s.stageReady(l.d)...)
 	copying := strings.Join(append(before, m.st.copySQL()), ";\n")
-	open := m.open()
-	asks := len(open) > 0 || len(m.updates.own) > 0 || len(m.fills.own) > 0
+	open := m.fold.Open()
+	asks := len(open) > 0 || len(m.updates.Own) > 0 || len(m.fills.Own) > 0
 	// The COPY and what is behind it answer with the number of rows of the last statement.
 	together := !asks && (m.counts[stageUpdate] == 0 || m.counts[stageUpsert] == 0)
 	if together {
@@ -477,7 +463,7 @@ func (s *Sink) mergeAsking(ctx context.Context, l load, m *merge, open map[int]s
 	if len(missing) > 0 {
 		first = append(first, fmt.Sprintf("DELETE FROM %s s WHERE s._op >= 0 AND %s", m.st.name, inList("s._row", missing)))
 	}
-	for i, own := range m.fills.own {
+	for i, own := range m.fills.Own {
 		first = append(first, m.st.fillSQL(i+1, own))
 	}
 	if len(m.whole) > 0 {
@@ -486,12 +472,12 @@ func (s *Sink) mergeAsking(ctx context.Context, l load, m *merge, open map[int]s
 	if err := s.mergeStaged(ctx, l, m, first); err != nil {
 		return err
 	}
-	m.refuseMissing(l, missing)
+	m.fold.RefuseMissing(missing, l)
 	var arrived []int
 	if len(open) > 0 {
 		arrived = rowNumbers(results[1])
 	}
-	m.displace(l, arrived)
+	m.fold.Displace(arrived)
 	return nil
 }
 
@@ -501,7 +487,7 @@ func (m *merge) statements() []string {
 	if m.counts[stageDelete] > 0 {
 		out = append(out, m.st.deleteSQL(m.st.staged(stageDelete)))
 	}
-	for n, own := range m.updates.own {
+	for n, own := range m.updates.Own {
 		out = append(out, m.st.updateSQL(m.st.staged(n+1), own))
 	}
 	if m.counts[stageUpdate] > 0 {
@@ -511,64 +497,10 @@ func (m *merge) statements() []string {
 		return out
 	}
 	plain := m.st.staged(stageUpsert)
-	if len(m.fills.own) > 0 && len(m.c.p.extras) > 0 {
+	if len(m.fills.Own) > 0 && len(m.p.extras) > 0 {
 		filled := plain
 		plain.where, filled.where = plain.and("s._fill = 0"), filled.and("s._fill > 0")
 		out = append(out, m.st.upsertSQL(filled, true))
 	}
 	return append(out, m.st.upsertSQL(plain, false))
-}
-
-// missingError is a row of which a part was not sent, and which the target does not have: it has lost it.
-type missingError struct{ column string }
-
-func (missingError) Error() string {
-	return "the source did not send the value, since it did not change, and the target does not have the row"
-}
-
-// refuseMissing refuses the rows of the batch that changes are made of which the target has no part of.
-func (m *merge) refuseMissing(l load, missing []int) {
-	for _, last := range missing {
-		for _, i := range m.c.partsOf(m.from, last) {
-			column := ""
-			for _, col := range m.c.p.send {
-				if m.c.b.IsUnchanged(col, i) {
-					column = m.c.p.schema.Columns.Field(col).Name
-					break
-				}
-			}
-			l.bad.add(l.b, i, missingError{column: column})
-		}
-	}
-}
-
-// open returns the rows of the batch that came to a key whose row at the target, if there is one, will be told of later in the same
-// transaction, and their keys.
-func (m *merge) open() map[int]string {
-	if !m.c.full || m.ends {
-		return nil
-	}
-	open := map[int]string{}
-	slots, _ := m.c.arrived()
-	for _, s := range slots {
-		open[s.live[len(s.live)-1].last] = s.id
-	}
-	return open
-}
-
-// displace remembers the keys whose rows the target had to give up, for the next batch of the transaction: arrived are rows of the
-// batch that took the place of another one.
-func (m *merge) displace(l load, arrived []int) {
-	if !m.c.full || m.ends {
-		return
-	}
-	_, crowded := m.c.arrived()
-	for _, s := range m.c.slots {
-		delete(l.d.displaced, s.id)
-	}
-	maps.Copy(l.d.displaced, crowded)
-	open := m.open()
-	for _, row := range arrived {
-		l.d.displaced[open[row]]++
-	}
 }

@@ -34,7 +34,7 @@ type plan struct {
 	keyEnc  *pgcopy.Encoder
 
 	ordered  bool                  // a key's bytes are in the order in which its index has them
-	bytewise bool                  // equal keys have equal ids, see compactor.id
+	bytewise bool                  // equal keys have equal ids, see keyedRows.AppendID
 	same     []func(string) string // by key column: makes equal texts of values that the server takes for equal; nil: bytes are compared
 	sql      map[string]string     // statements that were built before
 }

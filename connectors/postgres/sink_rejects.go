@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/connector/fold"
 	"github.com/leatdata/leat/format/pgcopy"
 	"github.com/leatdata/leat/record"
 )
@@ -34,11 +35,11 @@ func (r rejects) add(b *record.Batch, i int, err error) {
 	if value, ok := errors.AsType[*pgcopy.ValueError](err); ok {
 		reject.Column, reject.Value, reject.Message = value.Column, shown(value.Value), value.Err.Error()
 	}
-	if null, ok := errors.AsType[nullKeyError](err); ok {
-		reject.Column = null.column
+	if null, ok := errors.AsType[fold.NullKeyError](err); ok {
+		reject.Column = null.Column
 	}
-	if missing, ok := errors.AsType[missingError](err); ok {
-		reject.Column, reject.Class = missing.column, rejectClass
+	if missing, ok := errors.AsType[fold.MissingError](err); ok {
+		reject.Column, reject.Class = missing.Column, rejectClass
 	}
 	if _, ok := errors.AsType[noImageError](err); ok {
 		image := b.Rows

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/connector/fold"
 	"github.com/leatdata/leat/format/pgcopy"
 	"github.com/leatdata/leat/record"
 )
@@ -105,12 +106,12 @@ func (s *Sink) applyStaged(ctx context.Context, l load, from, to int) error {
 	if err != nil {
 		return fmt.Errorf("reading the rows: %w", err)
 	}
-	m := &merge{st: d.stage, c: &compactor{p: d.plan, b: b, rows: rows}, buf: pgcopy.AppendHeader(s.buf[:0]), counts: map[int]int{}}
+	m := &merge{st: d.stage, p: d.plan, images: &keyedRows{rows: rows}, buf: pgcopy.AppendHeader(s.buf[:0]), counts: map[int]int{}}
 	for i := from; i < to; i++ {
 		if bad.has(i) {
 			continue
 		}
-		if err := m.encode(&change{last: i}, stageUpsert, 0); err != nil {
+		if err := m.encode(&fold.Change{Last: i}, stageUpsert, 0); err != nil {
 			bad.add(b, i, err)
 		}
 	}
