@@ -183,7 +183,7 @@ func (s *Source) read(ctx context.Context) {
 		if !ok {
 			return
 		}
-		err := s.wait(ctx, func() bool { return s.isNext(c) || s.buffered+s.opt.ChunkBytes <= s.opt.Buffer })
+		err := s.wait(ctx, func() bool { return s.isNext(c) || s.buffered <= s.opt.Buffer/2 })
 		if err == nil {
 			err = s.snap.ReadChunk(ctx, c.chunk, func(b *record.Batch) error { return s.push(ctx, c, b) })
 		}

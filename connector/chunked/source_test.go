@@ -266,8 +266,32 @@ func TestReadAhead(t *testing.T) {
 	})
 }
 
+// Chunks that are larger than all that may be read ahead are read at the same time, too, as far as there is room.
+func TestReadAheadOfLargeChunks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{rows: map[string]int{"d": 3000}, delay: func(int) time.Duration { return time.Second }}
+		size := connectortest.Numbered("d", 1, 3).Bytes()
+		s := chunked.New(f, f.datasets(), environment(t), chunked.Options{ChunkBytes: 150, Readers: 3, Buffer: 40 * size})
+		if err := s.Start(t.Context(), connector.SourceStart{}); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		rows, _ := read(t, s, limit(100))
+		if len(rows) != 3000 {
+			t.Errorf("%d rows, want 3000", len(rows))
+		}
+		// 1000 batches of a second each: one reader needs 1000 seconds.
+		if took := time.Since(start); took > 700*time.Second {
+			t.Errorf("reading took %s", took)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // With buffers that hold less than two chunks, the next one is begun as soon as the one in front is read, emitted or not; and none
-// behind that.
+// behind that where it fills them.
 func TestNextChunkIsReadAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{rows: map[string]int{"d": 3000}}

@@ -30,7 +30,7 @@ const (
 	defaultGroupBytes = 64 << 20
 	defaultGroupRows  = 1 << 20
 	stepBytes         = 4 << 20   // what is handed to the library at once
-	pageBytes         = 256 << 10 // each column has a few pages in memory
+	pageBytes         = 512 << 10 // each column has a few pages in memory
 	fastest           = 1         // zstd's level; the next ones cost half as much again and save nothing of plain values
 )
 
