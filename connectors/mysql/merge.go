@@ -297,12 +297,17 @@ func errNoLog(rows [][]string) error {
 	return errors.New("the server writes no binary log")
 }
 
-// owners are the numbers of sessions in @@gtid_owned.
-var owners = regexp.MustCompile(`#\d+`)
+// What of @@gtid_owned sets of GTIDs do not have: nothing divides the sources, and each transaction has the number of its session.
+var (
+	ownedSource  = regexp.MustCompile(`[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}`)
+	ownedSession = regexp.MustCompile(`#[0-9]+`)
+)
 
 // parseOwned reads the transactions that are on their way to be committed.
 func parseOwned(text string) (*mybinlog.GTIDSet, error) {
-	return mybinlog.ParseGTIDSet(mybinlog.MySQL, owners.ReplaceAllString(text, "")) //nolint:wrapcheck // it says what is wrong
+	// In this order: a source may begin with digits, behind those of a session.
+	divided := ownedSource.ReplaceAllString(text, ",$0")
+	return mybinlog.ParseGTIDSet(mybinlog.MySQL, ownedSession.ReplaceAllString(divided, "")) //nolint:wrapcheck // it says what is wrong
 }
 
 // Waiting for a snapshot.

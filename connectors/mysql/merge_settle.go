@@ -153,11 +153,15 @@ func (s *Source) collectDoubt(ctx context.Context, t *sourceTable, seen snapshot
 			continue
 		}
 		missing := slices.DeleteFunc(slices.Clone(d.open), f.gtids.Has)
-		if len(missing) == 0 {
-			break
-		}
-		if d.open, err = s.alive(ctx, d.open, missing); err != nil {
-			return false, err
+		switch {
+		case f.group.whole: // transactions that were read are handed over once the one that is being read has ended
+		case len(missing) == 0:
+			d.open, d.seen = order, len(order)
+			return true, nil
+		default:
+			if d.open, err = s.alive(ctx, d.open, missing); err != nil {
+				return false, err
+			}
 		}
 		timer := time.NewTimer(lookAgain)
 		select {
@@ -169,8 +173,6 @@ func (s *Source) collectDoubt(ctx context.Context, t *sourceTable, seen snapshot
 		}
 		timer.Stop()
 	}
-	d.open, d.seen = order, len(order)
-	return true, nil
 }
 
 // take notes what changes of a batch left of their rows. Not ok: that can't be told.

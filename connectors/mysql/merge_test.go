@@ -2,9 +2,13 @@ package mysql_test
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -22,25 +26,34 @@ import (
 func TestSnapshotsUnderLoad(t *testing.T) {
 	followBoth(t, func(t *testing.T, f mysqltest.Flavor) {
 		t.Helper()
-		modes := map[string][]string{"gtid": nil}
+		modes := map[string]loadMode{"gtid": {reads: 15}}
 		if f == mysqltest.MySQL {
-			modes["minimal"] = []string{"binlog_row_image=MINIMAL"}
-			modes["no gtid"] = []string{"gtid_mode=OFF", "enforce_gtid_consistency=OFF"}
+			modes["tagged"] = loadMode{reads: 15, sessions: []string{`SET gtid_next = 'AUTOMATIC'`, `SET gtid_next = 'AUTOMATIC:leat'`}}
+			modes["minimal"] = loadMode{reads: 15, settings: []string{"binlog_row_image=MINIMAL"}}
+			modes["no gtid"] = loadMode{reads: 2, settings: []string{"gtid_mode=OFF", "enforce_gtid_consistency=OFF"}}
+		} else {
+			modes["domains"] = loadMode{reads: 15, sessions: []string{`SET gtid_domain_id = 0`, `SET gtid_domain_id = 7`}}
 		}
-		for name, settings := range modes {
-			t.Run(name, func(t *testing.T) {
-				snapshotsUnderLoad(t, mysqltest.Server(t, f, settings...), map[bool]int{true: 2, false: 15}[name == "no gtid"])
-			})
+		for name, m := range modes {
+			t.Run(name, func(t *testing.T) { snapshotsUnderLoad(t, mysqltest.Server(t, f, m.settings...), m) })
 		}
 	})
+}
+
+// loadMode is a way in which servers are written to.
+type loadMode struct {
+	settings []string // of the server
+	sessions []string // what sessions that write do first, in turn
+	reads    int      // of each reader
 }
 
 // loadRows is how many rows there may be; few, so that transactions meet in them.
 const loadRows = 12
 
-func snapshotsUnderLoad(t *testing.T, s *mysqltest.Instance, reads int) {
+func snapshotsUnderLoad(t *testing.T, s *mysqltest.Instance, m loadMode) {
 	t.Helper()
 	w := newFollower(t, s.Database(), nil, `CREATE TABLE t (id int PRIMARY KEY, n int NOT NULL, v varchar(20))`, `INSERT INTO t VALUES (0, 0, '')`)
+	w.url = trickle(t, w.url)
 	g := w.start(t, record.Position{}, nil)
 	var stop atomic.Bool
 	var work sync.WaitGroup
@@ -48,9 +61,18 @@ func snapshotsUnderLoad(t *testing.T, s *mysqltest.Instance, reads int) {
 	for i := range 6 {
 		work.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(i), 7))
-			for !stop.Load() {
-				writeSome(ctx, t, w, r)
+			conn, err := w.db.Conn(ctx)
+			if err == nil && len(m.sessions) > 0 {
+				_, err = conn.ExecContext(ctx, m.sessions[i%len(m.sessions)])
 			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for !stop.Load() {
+				writeSome(ctx, t, conn, r)
+			}
+			endSession(conn)
 		})
 	}
 	work.Go(func() { // who asks for any status makes MariaDB mix up the places of snapshots
@@ -70,7 +92,7 @@ func snapshotsUnderLoad(t *testing.T, s *mysqltest.Instance, reads int) {
 	var mu sync.Mutex
 	for range 3 {
 		work.Go(func() {
-			for range reads {
+			for range m.reads {
 				var c chunk
 				err := snap.ReadChunk(ctx, record.Chunk{Dataset: w.name + ".t"}, func(b *record.Batch) error {
 					c.at = b.Chunk.Snapshot
@@ -120,10 +142,63 @@ func snapshotsUnderLoad(t *testing.T, s *mysqltest.Instance, reads int) {
 	t.Logf("%d chunks, %d changes", len(chunks), len(g.lines))
 }
 
-// writeSome writes one transaction.
-func writeSome(ctx context.Context, t testing.TB, w *follower, r *rand.Rand) {
+// trickle returns the URL of a server whose answers come in small pieces, so that a reader often waits in the middle of a transaction.
+func trickle(t testing.TB, server string) string {
 	t.Helper()
-	tx, err := w.db.BeginTx(ctx, nil)
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	behind := u.Host
+	u.Host = l.Addr().String()
+	var work sync.WaitGroup
+	t.Cleanup(func() {
+		_ = l.Close()
+		work.Wait()
+	})
+	work.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", behind)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			work.Go(func() {
+				_, _ = io.Copy(server, client)
+				_ = server.Close()
+			})
+			work.Go(func() {
+				defer client.Close() //nolint:errcheck // it was copied
+				piece := make([]byte, 256)
+				for {
+					n, err := server.Read(piece)
+					if err != nil {
+						return
+					}
+					if _, err := client.Write(piece[:n]); err != nil {
+						_ = server.Close()
+						return
+					}
+					time.Sleep(50 * time.Microsecond)
+				}
+			})
+		}
+	})
+	return u.String()
+}
+
+// writeSome writes one transaction.
+func writeSome(ctx context.Context, t testing.TB, conn *sql.Conn, r *rand.Rand) {
+	t.Helper()
+	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
 		t.Error(err)
 		return

@@ -64,15 +64,18 @@ func (w *follower) do(t testing.TB, statements ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // the session is not used again: this is what ends it
-		_ = conn.Close()
-	}()
+	defer endSession(conn)
 	for _, s := range statements {
 		if _, err := conn.ExecContext(t.Context(), s); err != nil {
 			t.Fatalf("%.200s: %v", s, err)
 		}
 	}
+}
+
+// endSession ends a session, which is not used again.
+func endSession(conn *sql.Conn) {
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // this is what ends it
+	_ = conn.Close()
 }
 
 // open returns a source that was not started.

@@ -64,6 +64,44 @@ func TestResumeAnywhere(t *testing.T) {
 	})
 }
 
+// Transactions with tags (MySQL) and in several domains (MariaDB), in turn: a stream that is resumed behind any of them, on a server that
+// orders them anew, goes on with exactly what follows.
+// clauses S4, S7; case C055.
+func TestResumeAmongSources(t *testing.T) {
+	followBoth(t, func(t *testing.T, f mysqltest.Flavor) {
+		t.Helper()
+		w := newFollower(t, mysqltest.Server(t, f).Database(), nil, `CREATE TABLE a (id int PRIMARY KEY)`)
+		form := map[mysqltest.Flavor]string{mysqltest.MySQL: `SET gtid_next = 'AUTOMATIC%s'`, mysqltest.MariaDB: `SET gtid_domain_id = %s`}[f]
+		sources := map[mysqltest.Flavor][]string{mysqltest.MySQL: {"", ":one", ":two", ":one"}, mysqltest.MariaDB: {"0", "1", "4294967295", "1"}}[f]
+		const rounds = 3
+		all := 0
+		for range rounds {
+			for _, source := range sources {
+				w.do(t, fmt.Sprintf(form, source), fmt.Sprintf(`INSERT INTO a VALUES (%d)`, all), fmt.Sprintf(`INSERT INTO a VALUES (%d)`, all+1))
+				all += 2
+			}
+		}
+		g := w.start(t, record.Position{}, nil)
+		g.want = connector.Limit{Rows: 1, Bytes: 1 << 20}
+		want := slices.Clone(g.until(t, all))
+		if len(g.marks) < all {
+			t.Fatalf("%d positions came, want one behind each of %d transactions", len(g.marks), all)
+		}
+		for _, m := range g.marks {
+			again := w.start(t, m.position, nil)
+			if n := all - m.lines; n > 0 {
+				sameRows(t, fmt.Sprintf("behind %d changes", m.lines), want[m.lines:], again.until(t, n))
+			}
+			closeSource(t, again.src)
+		}
+		w.do(t, fmt.Sprintf(form, sources[1]), `INSERT INTO a VALUES (1000)`)
+		again := w.start(t, g.marks[len(g.marks)-1].position, nil)
+		if got := again.until(t, 1); len(got) != 1 || !strings.Contains(got[0], "1000") {
+			t.Errorf("behind everything comes %q", got)
+		}
+	})
+}
+
 func sorted(lines []string) []string { return slices.Sorted(slices.Values(lines)) }
 
 // A large transaction whose connection is cut again and again comes once, wholly.
