@@ -128,6 +128,7 @@ type SinkContract struct {
 	Every     time.Duration // how long it likes to collect before a commit, also when nothing more is waiting; 0: not at all
 	Bytes     int64         // likewise: how much, as record.Batch.Bytes counts; 0: no wish
 	Rows      int           // how many it likes to be given at once while more are waiting, where it keeps positions; 0: no wish
+	RowGroup  int           // commits of so many rows of a dataset, or a multiple, cost it least, as it stores so many at once; 0: any
 	NeedsKey  bool          // Upsert needs a key on every dataset: true for all but sinks that never look at keys
 	Keyless   bool          // Upsert also takes datasets without a key, if every update and delete has the full image before it
 	// ForChanges is what to type so that the same target takes updates and deletes, and a source that never ends; empty: it can't.

@@ -14,6 +14,7 @@ import (
 const (
 	gatherRows  = 131_072
 	gatherBytes = 32 << 20
+	rowGroup    = 122_880 // rows, DuckDB's own
 )
 
 // schemes are the URL schemes of the connector.
@@ -127,7 +128,8 @@ func (c *SinkConfig) Contract() (connector.SinkContract, error) {
 		Modes: []connector.WriteMode{connector.Append, connector.Upsert, connector.Replace}, Input: connector.Changelog,
 		Atomicity: connector.PositionInTransaction, Durable: true, NeedsKey: true, Keyless: true,
 		// A commit of one row looks through the keys of the whole table, as one of ten thousand does.
-		Every: time.Second, Bytes: gatherBytes,
+		// What a commit leaves of a row group is written once more by the next checkpoint, and with it the row groups beside it.
+		Every: time.Second, Bytes: gatherBytes, RowGroup: rowGroup,
 	}, c.validate()
 }
 

@@ -50,6 +50,7 @@ type deliverer struct {
 	durable  committed           // what the sink has for sure
 	position record.Position     // of the newest positioned item
 	tried    committed           // the newest commit, whose outcome may be unknown
+	into     *inflow             // what was written last went there
 	ledger   json.RawMessage     // of open backfills, as the lane had it when the generation started
 	frozen   map[string][]string // columns that the target keeps, by dataset: saved by an earlier process
 	stranger bool                // the sink has rows, and nothing says what of
@@ -100,6 +101,8 @@ type inflow struct {
 	committed bool           // rows of it are durable
 	checked   bool           // the target was brought up to the first schema
 	frozen    *frozenColumns // the columns changed, and the target stays as it is; nil: it follows
+	given     int64          // rows that were written
+	before    int64          // likewise, of which durable
 }
 
 func newDeliverer(g *generation, i int) *deliverer {
@@ -367,10 +370,11 @@ func (d *deliverer) receive(ctx context.Context) (lane.Delivery[lane.Item], erro
 
 // every is how long the sink collects at most.
 func (d *deliverer) every() time.Duration {
+	every := d.g.r.plan.Commit.Every
 	if e := d.offer.Contract.Every; e > 0 {
-		return e
+		every = e
 	}
-	return d.g.r.plan.Commit.Every
+	return time.Duration(d.stretched(int64(every)))
 }
 
 // atBoundary reports whether all that was written ends with a replay unit.
@@ -383,7 +387,7 @@ func (d *deliverer) due() bool {
 	}
 	size := max(d.g.r.plan.Commit.Bytes, min(d.offer.Contract.Bytes, d.g.r.shares.sink))
 	switch {
-	case d.bytes >= size, d.heldBytes >= max(size, d.g.r.plan.QueueBytes), d.later != nil, d.g.soft.Err() != nil:
+	case d.full(size), d.heldBytes >= d.stretched(max(size, d.g.r.plan.QueueBytes)), d.later != nil, d.g.soft.Err() != nil:
 		return true
 	case d.paused() && (d.dirty || len(d.held) > 0):
 		return true
@@ -544,7 +548,7 @@ func (d *deliverer) settled(at committed) error {
 	for name, rows := range d.rows {
 		n += rows
 		if in := d.datasets[name]; in != nil && rows > 0 {
-			in.committed = true
+			in.committed, in.before = true, in.given
 		}
 	}
 	now := d.g.r.now()

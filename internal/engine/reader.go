@@ -60,8 +60,9 @@ type reader struct {
 	last     record.Position
 	later    error            // the limit of bad rows was passed: ends at the next boundary
 	budget   map[string]int64 // rows left by dataset, with a limit
-	finished bool             // every dataset has met its limit
-	reached  bool             // the run came to where it was to end
+	grid     grid
+	finished bool // every dataset has met its limit
+	reached  bool // the run came to where it was to end
 }
 
 const (
@@ -95,7 +96,7 @@ func (g *generation) behind() bool {
 }
 
 func newReader(g *generation) *reader {
-	r := &reader{g: g, src: g.src, v: g.srcValue, checked: map[*record.Schema]bool{}}
+	r := &reader{g: g, src: g.src, v: g.srcValue, checked: map[*record.Schema]bool{}, grid: gridFor(g)}
 	r.acks, _ = connector.As[connector.Acknowledger](g.src)
 	r.control, _ = connector.As[connector.Controlled](g.src)
 	if g.back != nil {
@@ -254,10 +255,13 @@ func (r *reader) acknowledge(ctx context.Context) error {
 }
 
 func (r *reader) read(ctx context.Context) (b *record.Batch, err error) {
+	want := r.g.r.plan.Batch
+	want.Rows = r.grid.limit(want.Rows)
 	err = r.v.call("read", func() (err error) {
-		b, err = r.src.Read(ctx, r.g.r.plan.Batch)
+		b, err = r.src.Read(ctx, want)
 		return err
 	})
+	r.grid.add(b)
 	if err != nil && !atEnd(err) {
 		r.retired = !r.g.r.contract.CancelSafe || !errors.Is(err, context.Canceled) || ctx.Err() == nil
 		err = fmt.Errorf("source: %w", err)

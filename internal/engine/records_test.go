@@ -96,6 +96,7 @@ func singleRecords(t *testing.T, seed uint64) (aborted int) {
 	w := newSingle(seed, r)
 	for range 1 + r.IntN(3) {
 		w.into(r.IntN(3) > 0)
+		w.sinks[len(w.sinks)-1].RowGroup = r.IntN(3) * 5
 	}
 	for range r.IntN(5) {
 		w.SetFaults(sim.Faults{

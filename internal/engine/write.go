@@ -117,6 +117,7 @@ func (d *deliverer) put(ctx context.Context, in *inflow, name string, b *record.
 	in.sent = b.Schema
 	n, size := int64(b.NumRows()-refused), b.Bytes()
 	d.bytes += size
+	d.into, in.given = in, in.given+int64(b.NumRows())
 	d.rows[name] += n
 	d.g.r.ctl.sink(d.spec.Name, func(s *SinkStatus) {
 		s.Rows += n

@@ -168,6 +168,7 @@ type RecordSink struct {
 	World        *World
 	Name         string
 	Transactions bool // else what was flushed is durable, and of the rest some may be
+	RowGroup     int  // of its contract
 	Rows         []Row
 	Progress     record.Progress
 	Has          bool
@@ -190,7 +191,7 @@ func (s *RecordSink) AddTo(w *World) *RecordSink {
 
 // Contract implements connector.SinkConfig.
 func (s *RecordSink) Contract() (connector.SinkContract, error) {
-	c := connector.SinkContract{Modes: []connector.WriteMode{connector.Append}, Durable: true}
+	c := connector.SinkContract{Modes: []connector.WriteMode{connector.Append}, Durable: true, RowGroup: s.RowGroup}
 	if s.Transactions {
 		c.Atomicity = connector.PositionInTransaction
 	}

@@ -35,6 +35,7 @@ type Sink struct {
 	OnEvolve func(from, to *record.Schema) error
 	OnCommit func() error // before the effect of commit, flush and finish
 	Options  map[string]string
+	RowGroup int // of its contract
 
 	Rows     []Row // durable
 	Progress record.Progress
@@ -59,7 +60,7 @@ func (s *Sink) AddTo(w *World) *Sink {
 
 // Contract implements connector.SinkConfig.
 func (s *Sink) Contract() (connector.SinkContract, error) {
-	c := connector.SinkContract{Modes: []connector.WriteMode{connector.Append}, Durable: true, NeedsKey: true}
+	c := connector.SinkContract{Modes: []connector.WriteMode{connector.Append}, Durable: true, NeedsKey: true, RowGroup: s.RowGroup}
 	switch s.Kind {
 	case Transactional:
 		c.Atomicity = connector.PositionInTransaction
