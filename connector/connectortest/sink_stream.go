@@ -94,7 +94,7 @@ func changeStream(t testing.TB, c SinkCase) {
 	if contract.Input != connector.Changelog || !slices.Contains(contract.Modes, connector.Upsert) {
 		t.Fatalf("the contract has no mode upsert that takes changes")
 	}
-	s := &streamSuite{sinkSuite{SinkCase: c, contract: contract}}
+	s := &streamSuite{sinkSuite: sinkSuite{SinkCase: c, contract: contract}}
 	run(t, "Unsent", s.unsent)
 	run(t, "FullImages", s.fullImages)
 	run(t, "MovedKeys", s.movedKeys)
@@ -113,7 +113,11 @@ func changeStream(t testing.TB, c SinkCase) {
 }
 
 // streamSuite is one run of the suite.
-type streamSuite struct{ sinkSuite }
+type streamSuite struct {
+	sinkSuite
+
+	messages bool // of MessageLog
+}
 
 // follow starts a sink of a new target, as the engine does for a source that is followed.
 func (s *streamSuite) follow(t testing.TB) (Target, *session) {

@@ -126,7 +126,7 @@ func (c *SourceConfig) Contract() (connector.SourceContract, error) {
 	if err := c.validate(); err != nil {
 		return connector.SourceContract{}, err
 	}
-	f, err := c.reader()
+	f, err := c.withMetadata(c.promised())
 	if err != nil {
 		return connector.SourceContract{}, err
 	}
@@ -170,16 +170,15 @@ func (c *SourceConfig) validate() error {
 	if err := c.Format.validate(); err != nil {
 		return err
 	}
-	_, err := c.reader()
+	_, err := c.withMetadata(c.promised())
 	return err
 }
 
 // metadataPrefix stands in front of the names of columns of metadata.
 const metadataPrefix = "_kafka_"
 
-// reader returns the format with the columns of metadata, without I/O.
-func (c *SourceConfig) reader() (message.Format, error) {
-	f, err := c.open(debezium.Options{})
+// withMetadata returns the format with the columns of metadata.
+func (c *SourceConfig) withMetadata(f message.Format, err error) (message.Format, error) {
 	if err != nil || len(c.Metadata) == 0 {
 		return f, err
 	}
@@ -230,7 +229,7 @@ func (c *SourceConfig) Open(env connector.Env) (connector.Source, error) {
 	if err := connector.ResolveParent(&cfg, env.Parent, nil); err != nil {
 		return nil, err
 	}
-	f, err := cfg.reader()
+	f, err := cfg.withMetadata(cfg.open(debezium.Options{}))
 	if err != nil {
 		return nil, err
 	}

@@ -73,22 +73,32 @@ func (c *Connection) secrets() []connector.Secret { return []connector.Secret{c.
 
 // tlsConfig is the configuration of TLS.
 func (c *Connection) tlsConfig() (*tls.Config, error) {
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.TLSServerName}
-	if c.TLSCA != "" {
-		pem, err := os.ReadFile(c.TLSCA)
+	cfg, err := tlsFiles("tls", c.TLSCA, c.TLSCert, c.TLSKey)
+	if err == nil {
+		cfg.ServerName = c.TLSServerName
+	}
+	return cfg, err
+}
+
+// tlsFiles makes a configuration of files; empty names: the system's authorities, no certificate of one's own. Errors name the options,
+// which begin with prefix.
+func tlsFiles(prefix, ca, cert, key string) (*tls.Config, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca != "" {
+		pem, err := os.ReadFile(ca)
 		if err != nil {
-			return nil, configError(fmt.Errorf("tls_ca: %w", err), "")
+			return nil, configError(fmt.Errorf("%s_ca: %w", prefix, err), "")
 		}
 		cfg.RootCAs = x509.NewCertPool()
 		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, configError(fmt.Errorf("tls_ca: %s holds no certificate in PEM", c.TLSCA),
+			return nil, configError(fmt.Errorf("%s_ca: %s holds no certificate in PEM", prefix, ca),
 				"openssl x509 -in FILE -out FILE.pem converts it")
 		}
 	}
-	if c.TLSCert != "" {
-		pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+	if cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
 		if err != nil {
-			return nil, configError(fmt.Errorf("tls_cert and tls_key: %w", err), "")
+			return nil, configError(fmt.Errorf("%s_cert and %s_key: %w", prefix, prefix, err), "")
 		}
 		cfg.Certificates = []tls.Certificate{pair}
 	}

@@ -22,8 +22,9 @@
 //
 // A [Sink] writes each dataset to a topic, which is made if it is not there. The producer is idempotent and waits for all replicas in sync.
 // Keys are those of the datasets, and partitions are chosen as the Java client does by default, so that a key is where other programs
-// look for it. Where a row's key changes, the old key is deleted and the new one inserted, in one transaction. Messages that are
-// larger than their topic allows are refused row by row.
+// look for it. Where a row's key changes, the old key is deleted and the new one inserted, in one transaction. Two rows that have one key
+// for a moment, as a key whose constraint is DEFERRABLE allows within a transaction, are one to such a log: what deletes the key of the one
+// deletes the other. Messages that are larger than their topic allows are refused row by row.
 //
 // A [TransactionalSink], which is the default, writes rows and position in one transaction; readers have to read committed records only
 // (isolation.level=read_committed). The position is a message of a compacted topic (leat_positions), keyed by pipeline and sink. All

@@ -1,9 +1,24 @@
 package kafka_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -82,5 +97,87 @@ func TestFormatsRoundTrip(t *testing.T) {
 				t.Errorf("the rows are %v", last)
 			}
 		})
+	}
+}
+
+// A registry that wants TLS with a certificate of its reader: with the files sink and source reach it; without them the error says so.
+func TestRegistryTLS(t *testing.T) {
+	files := t.TempDir()
+	ca, cert, key := filepath.Join(files, "ca.pem"), filepath.Join(files, "client.pem"), filepath.Join(files, "client.key")
+	behind, err := url.Parse(kafkatest.Registry(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewUnstartedServer(httputil.NewSingleHostReverseProxy(behind))
+	srv.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: selfSigned(t, cert, key), MinVersion: tls.VersionTLS12}
+	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	srv.StartTLS()
+	defer srv.Close()
+	writePEM(t, ca, "CERTIFICATE", srv.Certificate().Raw)
+
+	prefix := kafkatest.Prefix(t)
+	options := []string{"format", "avro", "registry", srv.URL, "registry_ca", ca, "registry_cert", cert, "registry_key", key}
+	w := startSink(t, sinkConfig(t, prefix, options...), sinkStart(1, connector.Append))
+	w.write(connectortest.Numbered("orders", 1, 3))
+	w.commit(1)
+	if rows, _ := start(t, sourceConfig(t, prefix+"orders", options...), record.Position{}).all(-1); len(rows) != 3 {
+		t.Errorf("%d rows came, want 3", len(rows))
+	}
+	for what, options := range map[string][]string{
+		"certificate signed by unknown authority": {"format", "avro", "registry", srv.URL},
+		"certificate required":                    {"format", "avro", "registry", srv.URL, "registry_ca", ca},
+	} {
+		r := open(t, sourceConfig(t, prefix+"orders", options...))
+		if err := r.Start(t.Context(), request(record.Position{})); err == nil || !strings.Contains(err.Error(), what) ||
+			!strings.Contains(err.Error(), srv.URL) {
+			t.Errorf("the error is %v: want one that names the registry, and says %s", err, what)
+		}
+	}
+	for _, options := range [][]string{
+		{"format", "avro", "registry", srv.URL, "registry_cert", cert},
+		{"format", "avro", "registry", srv.URL, "registry_ca", filepath.Join(files, "none.pem")},
+		{"format", "avro", "registry", srv.URL, "registry_ca", key},
+	} {
+		if _, err := sourceConfig(t, prefix+"orders", options...).Open(connectortest.Env(t)); connector.ClassOf(err) != connector.ClassConfig ||
+			!strings.Contains(err.Error(), "registry_c") {
+			t.Errorf("options %q gave %v: want an error that names the option", options, err)
+		}
+	}
+}
+
+// selfSigned writes a certificate and its key, and returns a pool with it.
+func selfSigned(t testing.TB, cert, key string) *x509.CertPool {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "leat"}, NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writePEM(t, cert, "CERTIFICATE", der)
+	writePEM(t, key, "PRIVATE KEY", secret)
+	pool := x509.NewCertPool()
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool.AddCert(parsed)
+	return pool
+}
+
+func writePEM(t testing.TB, path, kind string, der []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -147,20 +147,28 @@ func setting(t testing.TB, admin *kadm.Client, topic, name string) string {
 	return ""
 }
 
+// newTarget is a target whose topics no other one has.
+func newTarget(t testing.TB) connectortest.Target {
+	t.Helper()
+	prefix := kafkatest.Prefix(t)
+	return connectortest.Target{
+		Config: func() connector.SinkConfig { return sinkConfig(t, prefix) },
+		Read: func(t testing.TB, s *record.Schema) ([]string, bool) {
+			t.Helper()
+			return table(t, topicOf(t, sinkConfig(t, prefix), s.Dataset), s)
+		},
+	}
+}
+
+// clauses E5, E12, E15: changes as JSON, in compacted topics.
+func TestMessageLogConformance(t *testing.T) {
+	connectortest.MessageLog(t, connectortest.SinkCase{New: newTarget})
+}
+
 // clauses E5, W10: a sink of rows as JSON, exactly once.
 func TestSinkConformance(t *testing.T) {
 	connectortest.Sink(t, connectortest.SinkCase{
-		New: func(t testing.TB) connectortest.Target {
-			t.Helper()
-			prefix := kafkatest.Prefix(t)
-			return connectortest.Target{
-				Config: func() connector.SinkConfig { return sinkConfig(t, prefix) },
-				Read: func(t testing.TB, s *record.Schema) ([]string, bool) {
-					t.Helper()
-					return table(t, topicOf(t, sinkConfig(t, prefix), s.Dataset), s)
-				},
-			}
-		},
+		New: newTarget,
 		Refused: func(t testing.TB, _ connectortest.Target) (*record.Batch, []int) {
 			t.Helper()
 			large := `"` + string(slices.Repeat([]byte("x"), 2<<20)) + `"`

@@ -73,7 +73,7 @@ func (c *SinkConfig) Contract() (connector.SinkContract, error) {
 	if err := c.validate(); err != nil {
 		return connector.SinkContract{}, err
 	}
-	f, err := c.open(debezium.Options{})
+	f, err := c.promised()
 	if err != nil {
 		return connector.SinkContract{}, err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/big"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -183,13 +182,7 @@ func texts(t record.Type) appender {
 
 func binaries(s *connect.Schema, t record.Type) (appender, error) {
 	switch {
-	case s.Name == connect.Decimal && t.Kind == record.Uint64:
-		return func(dst []byte, arr arrow.Array, i int) ([]byte, error) {
-			var buf [9]byte
-			binary.BigEndian.PutUint64(buf[1:], arr.(*array.Uint64).Value(i)) //nolint:forcetypeassert // by its type
-			return appendBytes(dst, shortest(buf[:])), nil
-		}, nil
-	case s.Name == connect.Decimal && t.Kind == record.Decimal:
+	case s.Name == connect.Decimal && (t.Kind == record.Uint64 || t.Kind == record.Decimal):
 		return appendDecimal, nil
 	case s.Name == connect.Bits && t.Kind == record.Bits:
 		var packed []byte
@@ -217,31 +210,9 @@ func binaries(s *connect.Schema, t record.Type) (appender, error) {
 	return nil, fmt.Errorf("values of type %s have no form as bytes", t)
 }
 
-// shortest leaves out bytes in front that only repeat the sign of a big-endian two's complement integer.
-func shortest(b []byte) []byte {
-	for len(b) > 1 && (b[0] == 0 && b[1] < 0x80 || b[0] == 0xff && b[1] >= 0x80) {
-		b = b[1:]
-	}
-	return b
-}
-
 func appendDecimal(dst []byte, arr arrow.Array, i int) ([]byte, error) {
-	switch a := arr.(type) {
-	case *array.Decimal128:
-		var buf [16]byte
-		v := a.Value(i)
-		binary.BigEndian.PutUint64(buf[:], uint64(v.HighBits()))
-		binary.BigEndian.PutUint64(buf[8:], v.LowBits())
-		return appendBytes(dst, shortest(buf[:])), nil
-	case *array.Decimal256:
-		n := a.Value(i).BigInt()
-		const width = 33
-		if n.Sign() < 0 {
-			n = new(big.Int).Add(n, new(big.Int).Lsh(big.NewInt(1), 8*width))
-		}
-		return appendBytes(dst, shortest(n.FillBytes(make([]byte, width)))), nil
-	}
-	return dst, nil
+	var buf [connect.UnscaledBytes]byte
+	return appendBytes(dst, connect.Unscaled(buf[:0], arr, i)), nil
 }
 
 func listsOf(s *connect.Schema, t record.Type) (appender, error) {

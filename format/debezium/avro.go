@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -42,15 +40,10 @@ type avroEncoder struct {
 	db, sch, tbl string
 }
 
-// avroSchema is how a column is written in Avro: as in JSON, but for decimals and unsigned numbers of 64 bits, which are decimals there
-// too. Where that does not tell the type of the column, the schema names it.
+// avroSchema is how a column is written in Avro. Where that does not tell the type of the column, the schema names it.
 func avroSchema(key []string) func(arrow.Field) *connect.Schema {
 	return func(f arrow.Field) *connect.Schema {
-		s := exactSchema(schemaOf(f))
-		t, err := record.TypeOf(f.Type)
-		if err == nil && t.Kind == record.Decimal && t.Scale >= 0 && t.Scale <= t.Precision {
-			s = decimal(t.Precision, t.Scale)
-		}
+		s := exactSchema(f)
 		finite, oops := (connect.Reading{Local: true}).TypeOf(s)
 		infinite, also := (connect.Reading{Local: true, Infinite: true}).TypeOf(s)
 		if oops != nil || also != nil || !arrow.TypeEqual(finite, f.Type) || !arrow.TypeEqual(infinite, f.Type) {
@@ -59,52 +52,6 @@ func avroSchema(key []string) func(arrow.Field) *connect.Schema {
 		s.Optional = !slices.Contains(key, f.Name)
 		return s
 	}
-}
-
-func decimal(precision, scale int32) *connect.Schema {
-	s := named(connect.Bytes, connect.Decimal)
-	s.Params = map[string]string{
-		connect.ParamScale: strconv.Itoa(int(scale)), connect.ParamPrecision: strconv.Itoa(int(precision)),
-	}
-	return s
-}
-
-func exactSchema(s *connect.Schema) *connect.Schema {
-	out := *s
-	if s.Type == connect.Uint64 {
-		out = *decimal(20, 0) // as many digits as 64 bits have
-		out.Optional = s.Optional
-	}
-	if s.Elem != nil {
-		out.Elem = exactSchema(s.Elem)
-	}
-	if s.Key != nil {
-		out.Key = exactSchema(s.Key)
-	}
-	out.Fields = slices.Clone(s.Fields)
-	for i := range out.Fields {
-		out.Fields[i].Schema = exactSchema(out.Fields[i].Schema)
-	}
-	return &out
-}
-
-func optional(t connect.Type) *connect.Schema { return &connect.Schema{Type: t, Optional: true} }
-
-// envelopeSchema is the schema of an envelope around rows; row is written by its name the second time.
-func envelopeSchema(row *connect.Schema, name, source string) *connect.Schema {
-	text, long := &connect.Schema{Type: connect.String}, &connect.Schema{Type: connect.Int64}
-	fields := func(of ...connect.Field) []connect.Field { return of }
-	src := &connect.Schema{Type: connect.Struct, Name: source, Fields: fields(
-		connect.Field{Name: "version", Schema: text},
-		connect.Field{Name: "connector", Schema: text}, connect.Field{Name: "name", Schema: text},
-		connect.Field{Name: "ts_ms", Schema: long}, connect.Field{Name: "snapshot", Schema: optional(connect.String)},
-		connect.Field{Name: "db", Schema: text}, connect.Field{Name: "schema", Schema: text}, connect.Field{Name: "table", Schema: text},
-		connect.Field{Name: "txId", Schema: optional(connect.Int64)}, connect.Field{Name: "lsn", Schema: optional(connect.Int64)},
-	)}
-	return &connect.Schema{Type: connect.Struct, Name: name + ".Envelope", Fields: fields(
-		connect.Field{Name: "before", Schema: row}, connect.Field{Name: "after", Schema: row}, connect.Field{Name: "source", Schema: src},
-		connect.Field{Name: "op", Schema: text}, connect.Field{Name: "ts_ms", Schema: optional(connect.Int64)},
-	)}
 }
 
 // Bind implements message.Encoder.
@@ -120,8 +67,7 @@ func (e *avroEncoder) Bind(ctx context.Context, s *record.Schema) error {
 	if err := errors.Join(e.rows.Bind(s, all, false, schemas), e.key.Bind(s, s.Key, true, schemas)); err != nil {
 		return fmt.Errorf("dataset %s: %w", s.Dataset, err)
 	}
-	name := strings.Join(append([]string{e.enc.opts.Name}, record.SplitName(s.Dataset)...), ".")
-	name = strings.TrimPrefix(name, ".")
+	name := e.enc.prefix(s)
 	row := e.rows.Schema()
 	row.Name, row.Optional = name+".Value", true
 	env := envelopeSchema(row, name, "io.debezium.connector."+e.enc.connector(s)+".Source")
@@ -151,13 +97,13 @@ func placeholder(s *connect.Schema) []byte {
 		out = nil
 	}
 	switch {
-	case s.Type == connect.String, s.Type == connect.Bytes && s.Name == "":
-		return avro.AppendText(out, unavailable)
-	case s.Type == connect.Array && s.Elem.Type == connect.String:
+	case !replaceable(s):
+		return nil
+	case s.Type == connect.Array:
 		out = avro.AppendText(append(out, some, some), unavailable) // one element, which may be null
 		return append(out, 0)
 	}
-	return nil
+	return avro.AppendText(out, unavailable)
 }
 
 // Encode implements message.Encoder.
@@ -175,14 +121,18 @@ func (e *avroEncoder) Encode(ctx context.Context, b *record.Batch, emit func(int
 	e.bound = nil
 	var refused []connector.RowError
 	for ev := range events(b) {
-		m, why := e.message(b, ev)
+		var m message.Message
+		why := unsent(b, ev, func(col int) bool { return e.kept[col] != nil })
+		if why == nil {
+			m, why = e.message(b, ev)
+		} else if ev.side == arrival {
+			continue // it was refused with the removal
+		}
 		if why != nil {
 			if ev.Row < 0 {
 				return nil, why
 			}
-			r := b.Reject(ev.Row)
-			r.Class, r.Message = "not_representable", why.Error()
-			refused = append(refused, connector.RowError{Index: ev.Row, Reject: r})
+			refused = append(refused, notRepresentable(b, ev, why))
 			continue
 		}
 		if err := emit(ev.Row, &m); err != nil {
@@ -237,21 +187,13 @@ func (e *avroEncoder) envelope(dst []byte, b *record.Batch, ev Event) (_ []byte,
 	after := ev.After()
 	if after == nil || ev.side == removal {
 		dst = append(dst, none)
-	} else {
-		for c := range b.Unchanged {
-			if b.IsUnchanged(c, ev.Row) && e.kept[c] == nil {
-				return dst, fmt.Errorf("the source did not send the value of column %q, and nothing can stand for it in Avro: make it "+
-					"send whole rows (Postgres: alter table … replica identity full), or say format=debezium", b.Rows.ColumnName(c))
-			}
+	} else if dst, err = e.image(append(dst, some), after, ev.Row, func(col int) []byte {
+		if b.IsUnchanged(col, ev.Row) {
+			return e.kept[col]
 		}
-		if dst, err = e.image(append(dst, some), after, ev.Row, func(col int) []byte {
-			if b.IsUnchanged(col, ev.Row) {
-				return e.kept[col]
-			}
-			return nil
-		}); err != nil {
-			return dst, err
-		}
+		return nil
+	}); err != nil {
+		return dst, err
 	}
 	dst = e.source(dst, ev)
 	dst = avro.AppendText(dst, string(ev.Op()))

@@ -1,11 +1,11 @@
 // Package debezium encodes changes as Debezium's connectors do, for consumers that read Debezium's events today, and turns what those
 // write back into typed changes.
 //
-// [NewFormat] and [NewAvro] are formats of messages: envelopes in JSON, which are written without schemas (schemas.enable=false) and read
-// with and without, and in Avro with the schemas of a registry. [Over] reads envelopes in other wire formats. Reading: a tombstone that
-// follows its deletion says nothing more, and one that compaction left without it is the deletion of its key; a value that the source
-// did not send is unchanged; op r is an upsert where rows have keys; op m is about no row; transaction metadata and the source block
-// are passed over.
+// [NewFormat], [NewConnect] and [NewAvro] are formats of messages: envelopes in JSON, which are read with schemas and without, and written
+// without (schemas.enable=false) or with, and in Avro with the schemas of a registry. [Over] reads envelopes in other wire formats.
+// Reading: a tombstone that follows its deletion says nothing more, and one that compaction left without it is the deletion of its key; a
+// value that the source did not send is unchanged; op r is an upsert where rows have keys; op m is about no row; transaction metadata and
+// the source block are passed over.
 //
 // [Encoder.Events] takes a batch apart into events, [Encoder.AppendKey] and [Encoder.AppendValue] make the key and the value of a message;
 // [Writer] puts values on lines. The layout is that of the PostgreSQL connector

@@ -2,7 +2,9 @@ package debezium
 
 import (
 	"encoding/json"
+	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/leatdata/leat/format/changelog"
+	"github.com/leatdata/leat/format/internal/connect"
 	"github.com/leatdata/leat/record"
 )
 
@@ -31,6 +34,10 @@ type Encoder struct {
 	head   []byte  // the source object, up to the times
 	db     []byte  // its database
 	table  []byte  // its schema and table
+
+	schemas   bool   // messages have schemas, as those of Connect's JSON converter
+	keyHead   []byte // of a message with a schema: all in front of the key
+	valueHead []byte // likewise
 
 	batch  *record.Batch
 	source []byte      // the source object of the events of txn, or of rows that were read
@@ -66,6 +73,27 @@ func (e *Encoder) Events(b *record.Batch) iter.Seq[Event] {
 	return events(b)
 }
 
+// unsentError says why an event can't be told: the source did not send a value, and nothing can stand for it.
+type unsentError struct{ column string }
+
+func (e unsentError) Error() string {
+	return fmt.Sprintf("the source did not send the value of column %q, and nothing can stand for it where schemas say what values are: "+
+		"make it send whole rows (Postgres: alter table … replica identity full), or say format=debezium", e.column)
+}
+
+// unsent returns an unsentError, or nil. Both events of a change of a key have the same one, and none of them is told.
+func unsent(b *record.Batch, ev Event, replaced func(col int) bool) error {
+	if ev.Row < 0 || ev.Change.Op == changelog.Delete {
+		return nil
+	}
+	for c := range b.Unchanged {
+		if b.IsUnchanged(c, ev.Row) && !replaced(c) {
+			return unsentError{b.Rows.ColumnName(c)}
+		}
+	}
+	return nil
+}
+
 // bind prepares what is the same for all events of a schema.
 func (e *Encoder) bind(b *record.Batch) {
 	e.batch, e.txn, e.source = b, nil, e.source[:0]
@@ -75,7 +103,7 @@ func (e *Encoder) bind(b *record.Batch) {
 	e.schema = b.Schema
 	e.fields = make([]field, b.Schema.Columns.NumFields())
 	for i, f := range b.Schema.Columns.Fields() {
-		put, kept := printerOf(f)
+		put, kept := printers{e.schemas}.of(f)
 		e.fields[i] = field{append(record.AppendJSONString(nil, f.Name), ':'), put, kept}
 	}
 	e.head = record.AppendJSONString([]byte(`{"version":`), e.opts.Version)
@@ -85,6 +113,32 @@ func (e *Encoder) bind(b *record.Batch) {
 	e.db = record.AppendJSONString([]byte(`,"db":`), db)
 	e.table = record.AppendJSONString([]byte(`,"schema":`), schema)
 	e.table = record.AppendJSONString(append(e.table, `,"table":`...), table)
+	if e.schemas {
+		e.bindSchemas()
+	}
+}
+
+// bindSchemas prepares what stands in front of keys and values.
+func (e *Encoder) bindSchemas() {
+	name := e.prefix(e.schema)
+	row := &connect.Schema{Type: connect.Struct, Name: name + ".Value", Optional: true}
+	key := &connect.Schema{Type: connect.Struct, Name: name + ".Key"}
+	for i, f := range e.schema.Columns.Fields() {
+		s := exactSchema(f)
+		s.Optional = !slices.Contains(e.schema.Key, i)
+		row.Fields = append(row.Fields, connect.Field{Name: f.Name, Schema: s})
+	}
+	for _, k := range e.schema.Key {
+		key.Fields = append(key.Fields, row.Fields[k])
+	}
+	env := envelopeSchema(row, name, "io.debezium.connector."+e.connector(e.schema)+".Source")
+	e.keyHead = append(key.AppendJSON([]byte(`{"schema":`)), `,"payload":`...)
+	e.valueHead = append(env.AppendJSON([]byte(`{"schema":`)), `,"payload":`...)
+}
+
+// prefix is the beginning of the names of schemas.
+func (e *Encoder) prefix(s *record.Schema) string {
+	return strings.TrimPrefix(strings.Join(append([]string{e.opts.Name}, record.SplitName(s.Dataset)...), "."), ".")
 }
 
 func (e *Encoder) connector(s *record.Schema) string {
@@ -126,11 +180,21 @@ func (e *Encoder) AppendKey(dst []byte, ev Event) []byte {
 	if ev.side == removal {
 		rows = ev.Batch.Old
 	}
+	if e.schemas {
+		return append(e.object(append(dst, e.keyHead...), rows, ev.Row, e.schema.Key, false), '}')
+	}
 	return e.object(dst, rows, ev.Row, e.schema.Key, false)
 }
 
 // AppendValue appends the envelope.
 func (e *Encoder) AppendValue(dst []byte, ev Event) []byte {
+	if e.schemas {
+		return append(e.envelope(append(dst, e.valueHead...), ev), '}')
+	}
+	return e.envelope(dst, ev)
+}
+
+func (e *Encoder) envelope(dst []byte, ev Event) []byte {
 	dst = e.before(append(dst, `{"before":`...), ev)
 	dst = append(dst, `,"after":`...)
 	if after := ev.After(); after != nil && ev.side != removal {
@@ -199,8 +263,12 @@ func (e *Encoder) sourceOf(ev Event) []byte {
 		at = pointOf(ev.Batch.Chunk.Snapshot)
 		at.hasXID = false // of the reader, not of a change
 	}
-	if when.IsZero() && e.opts.Now != nil {
+	switch {
+	case !when.IsZero():
+	case e.opts.Now != nil:
 		when = e.opts.Now()
+	case e.schemas: // which say that there is a time
+		when = time.Unix(0, 0)
 	}
 	out := append(e.source[:0], e.head...)
 	if !when.IsZero() {

@@ -24,13 +24,19 @@ type Format struct {
 	wire     plain.Wire
 	opts     Options
 	registry *registry.Client // for envelopes that are written in Avro; nil: in JSON
+	schemas  bool             // messages in JSON are written with schemas
 	readOnly bool
 }
 
 var _ message.Format = (*Format)(nil)
 
-// NewFormat is the format of envelopes in JSON: it reads them with schemas and without, and writes them without.
+// NewFormat is the format of envelopes in JSON: it reads them with schemas and without, and writes them without: see
+// NewConnect.
 func NewFormat(o Options) *Format { return &Format{wire: plain.JSON{}, opts: o} }
+
+// NewConnect is the format of envelopes in JSON as Kafka Connect's JSON converter has them by default (schemas.enable=true): each message
+// carries its schema.
+func NewConnect(o Options) *Format { return &Format{wire: plain.JSON{}, opts: o, schemas: true} }
 
 // Over is the format of envelopes in another wire format, to read.
 func Over(w plain.Wire, o Options) *Format { return &Format{wire: w, opts: o, readOnly: true} }
@@ -43,10 +49,14 @@ func (f *Format) Map(_ message.Topic, s *record.Schema) []connector.Mapping {
 	out := Mapping(s)
 	for i, c := range s.Columns.Fields() {
 		t, err := record.TypeOf(c.Type)
-		if f.registry == nil || err != nil {
-			continue
+		switch {
+		case err != nil:
+		case f.registry != nil:
+			out[i].Limits.Rank = avro.Limits(t).Rank // lists with schemas have one depth, those without any
+		case f.schemas:
+			out[i].Limits.Rank = avro.Limits(t).Rank
+			withSchema(&out[i], t)
 		}
-		out[i].Limits.Rank = avro.Limits(t).Rank // lists in Avro have one depth, those in JSON any
 	}
 	return out
 }
@@ -151,10 +161,12 @@ func (f *Format) NewEncoder(t message.Topic) (message.Encoder, error) {
 	case f.registry != nil:
 		return &avroEncoder{topic: t.Name, registry: f.registry, enc: New(f.opts), noKeys: t.Key == plain.KeyNone}, nil
 	}
-	return &encoder{enc: New(f.opts), noKeys: t.Key == plain.KeyNone}, nil
+	e := &encoder{enc: New(f.opts), noKeys: t.Key == plain.KeyNone}
+	e.enc.schemas = f.schemas
+	return e, nil
 }
 
-// encoder writes envelopes in JSON without schemas.
+// encoder writes envelopes in JSON.
 type encoder struct {
 	enc    *Encoder
 	noKeys bool
@@ -173,7 +185,14 @@ func (e *encoder) Encode(_ context.Context, b *record.Batch, emit func(int, *mes
 	if err := changelog.Check(b); err != nil {
 		return nil, err
 	}
+	var refused []connector.RowError
 	for ev := range e.enc.Events(b) {
+		if why := unsent(b, ev, func(col int) bool { return e.enc.fields[col].kept != nil }); why != nil {
+			if ev.side != arrival { // it was refused with the removal
+				refused = append(refused, notRepresentable(b, ev, why))
+			}
+			continue
+		}
 		keyed := len(b.Schema.Key) > 0 && ev.Row >= 0 && !e.noKeys
 		e.buf = e.buf[:0]
 		if keyed {
@@ -194,5 +213,14 @@ func (e *encoder) Encode(_ context.Context, b *record.Batch, emit func(int, *mes
 			}
 		}
 	}
-	return nil, nil
+	return refused, nil
+}
+
+func notRepresentable(b *record.Batch, ev Event, why error) connector.RowError {
+	r := b.Reject(ev.Row)
+	r.Class, r.Message = "not_representable", why.Error()
+	if u, ok := errors.AsType[unsentError](why); ok {
+		r.Column = u.column
+	}
+	return connector.RowError{Index: ev.Row, Reject: r}
 }

@@ -2,10 +2,12 @@ package debezium
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/leatdata/leat/connector"
+	"github.com/leatdata/leat/format/internal/connect"
 	"github.com/leatdata/leat/record"
 )
 
@@ -49,6 +51,30 @@ func Mapping(s *record.Schema) []connector.Mapping {
 		out[i] = m
 	}
 	return out
+}
+
+// withSchema changes a mapping to what it is where messages have schemas: decimals are such, and there is no NaN and no infinity, which
+// Connect's JSON converter takes for zero.
+func withSchema(m *connector.Mapping, t record.Type) {
+	if isDecimal(t) || t.Kind == record.Uint64 {
+		m.Native = connect.Decimal
+	}
+	if floats(t) {
+		m.Limits.NoNaN, m.Limits.NoInfinity = true, true
+		m.Fidelity, m.Why = connector.Checked, "numbers in JSON can't be NaN or infinite"
+		m.Policies = []connector.Policy{connector.PolicyNull}
+	}
+}
+
+// floats reports whether values of a type have floating-point numbers in them.
+func floats(t record.Type) bool {
+	switch {
+	case t.Kind == record.Float32 || t.Kind == record.Float64:
+		return true
+	case t.Key != nil && floats(*t.Key), t.Elem != nil && floats(*t.Elem):
+		return true
+	}
+	return slices.ContainsFunc(t.Fields, func(f record.Field) bool { return floats(f.Type) })
 }
 
 // limits is what values of a type must keep.

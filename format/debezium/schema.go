@@ -1,6 +1,7 @@
 package debezium
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,6 +20,55 @@ func schemaOf(f arrow.Field) *connect.Schema {
 	s := schemaOfType(t, millis(record.NativeOf(f)))
 	s.Optional = true
 	return s
+}
+
+// exactSchema is the type that a column is written with where messages have schemas: as in JSON without, but for decimals and unsigned
+// numbers of 64 bits, which are decimals there too.
+func exactSchema(f arrow.Field) *connect.Schema {
+	if t, err := record.TypeOf(f.Type); err == nil && isDecimal(t) {
+		s := decimal(t.Precision, t.Scale)
+		s.Optional = true
+		return s
+	}
+	return withoutUnsigned(schemaOf(f))
+}
+
+// isDecimal reports whether values of a type are decimals of Connect.
+func isDecimal(t record.Type) bool {
+	return t.Kind == record.Decimal && t.Scale >= 0 && t.Scale <= t.Precision
+}
+
+func decimal(precision, scale int32) *connect.Schema {
+	s := named(connect.Bytes, connect.Decimal)
+	s.Params = map[string]string{
+		connect.ParamScale: strconv.Itoa(int(scale)), connect.ParamPrecision: strconv.Itoa(int(precision)),
+	}
+	return s
+}
+
+func withoutUnsigned(s *connect.Schema) *connect.Schema {
+	out := *s
+	if s.Type == connect.Uint64 {
+		out = *decimal(20, 0) // as many digits as 64 bits have
+		out.Optional = s.Optional
+	}
+	if s.Elem != nil {
+		out.Elem = withoutUnsigned(s.Elem)
+	}
+	if s.Key != nil {
+		out.Key = withoutUnsigned(s.Key)
+	}
+	out.Fields = slices.Clone(s.Fields)
+	for i := range out.Fields {
+		out.Fields[i].Schema = withoutUnsigned(out.Fields[i].Schema)
+	}
+	return &out
+}
+
+// replaceable reports whether something can stand for a value that the source did not send.
+func replaceable(s *connect.Schema) bool {
+	return s.Type == connect.String || s.Type == connect.Bytes && s.Name == "" ||
+		s.Type == connect.Array && s.Elem.Type == connect.String
 }
 
 func schemaOfType(t record.Type, millis bool) *connect.Schema {
@@ -111,4 +161,23 @@ func schemaOfList(t record.Type) *connect.Schema {
 		}
 	}
 	return s
+}
+
+func optional(t connect.Type) *connect.Schema { return &connect.Schema{Type: t, Optional: true} }
+
+// envelopeSchema is the schema of an envelope around rows; row is written by its name the second time.
+func envelopeSchema(row *connect.Schema, name, source string) *connect.Schema {
+	text, long := &connect.Schema{Type: connect.String}, &connect.Schema{Type: connect.Int64}
+	fields := func(of ...connect.Field) []connect.Field { return of }
+	src := &connect.Schema{Type: connect.Struct, Name: source, Fields: fields(
+		connect.Field{Name: "version", Schema: text},
+		connect.Field{Name: "connector", Schema: text}, connect.Field{Name: "name", Schema: text},
+		connect.Field{Name: "ts_ms", Schema: long}, connect.Field{Name: "snapshot", Schema: optional(connect.String)},
+		connect.Field{Name: "db", Schema: text}, connect.Field{Name: "schema", Schema: text}, connect.Field{Name: "table", Schema: text},
+		connect.Field{Name: "txId", Schema: optional(connect.Int64)}, connect.Field{Name: "lsn", Schema: optional(connect.Int64)},
+	)}
+	return &connect.Schema{Type: connect.Struct, Name: name + ".Envelope", Fields: fields(
+		connect.Field{Name: "before", Schema: row}, connect.Field{Name: "after", Schema: row}, connect.Field{Name: "source", Schema: src},
+		connect.Field{Name: "op", Schema: text}, connect.Field{Name: "ts_ms", Schema: optional(connect.Int64)},
+	)}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 
+	"github.com/leatdata/leat/format/internal/connect"
 	"github.com/leatdata/leat/record"
 )
 
@@ -30,11 +31,20 @@ func appendValue(dst []byte, arr arrow.Array, i int, put printer) []byte {
 	return put(dst, arr, i)
 }
 
-// printerOf returns how the values of a column are printed, and what stands for one that the source did not send.
-func printerOf(f arrow.Field) (printer, []byte) {
+// printers chooses how values are printed.
+type printers struct {
+	schemas bool // messages have schemas, see exactSchema
+}
+
+// of returns how the values of a column are printed, and what stands for one that the source did not send; nil: nothing can.
+func (p printers) of(f arrow.Field) (printer, []byte) {
 	t, err := record.TypeOf(f.Type)
 	if err != nil {
 		return quoted, quote(unavailable) // no batch has such a type
+	}
+	put := p.ofType(t, millis(record.NativeOf(f)))
+	if p.schemas && isDecimal(t) {
+		put = decimals
 	}
 	kept := quote(unavailable)
 	switch t.Kind {
@@ -44,7 +54,10 @@ func printerOf(f arrow.Field) (printer, []byte) {
 		kept = append(append([]byte{'['}, kept...), ']')
 	default:
 	}
-	return printerOfType(t, millis(record.NativeOf(f))), kept
+	if p.schemas && !replaceable(exactSchema(f)) {
+		kept = nil
+	}
+	return put, kept
 }
 
 func quote(s string) []byte { return record.AppendJSONString(nil, s) }
@@ -55,8 +68,13 @@ var declared = regexp.MustCompile(`^time(?:stamp)?\([0-3]\)(?: without time zone
 // millis reports whether the source keeps times of a column in milliseconds at most.
 func millis(n record.Native) bool { return declared.MatchString(n.Type) }
 
-func printerOfType(t record.Type, millis bool) printer {
+func (p printers) ofType(t record.Type, millis bool) printer {
 	switch t.Kind {
+	case record.Uint64:
+		if p.schemas {
+			return decimals
+		}
+		return record.AppendJSON
 	case record.Decimal, record.Numeric, record.Interval:
 		return quoted
 	case record.JSON:
@@ -75,13 +93,13 @@ func printerOfType(t record.Type, millis bool) printer {
 	case record.Duration:
 		return durationPrinter(t.Unit)
 	case record.Array:
-		return arrayPrinter(printerOfType(*t.Elem, false))
+		return arrayPrinter(p.ofType(*t.Elem, false))
 	case record.List:
-		return listPrinter(printerOfType(*t.Elem, false))
+		return listPrinter(p.ofType(*t.Elem, false))
 	case record.Struct:
-		return structPrinter(t)
+		return p.ofStruct(t)
 	case record.Map:
-		return mapPrinter(t)
+		return p.ofMap(t)
 	default:
 		return record.AppendJSON
 	}
@@ -90,6 +108,12 @@ func printerOfType(t record.Type, millis bool) printer {
 // quoted prints the canonical text, which holds nothing that JSON escapes.
 func quoted(dst []byte, arr arrow.Array, i int) []byte {
 	return append(record.AppendText(append(dst, '"'), arr, i), '"')
+}
+
+// decimals prints the digits as a number in two's complement, in base64.
+func decimals(dst []byte, arr arrow.Array, i int) []byte {
+	var buf [connect.UnscaledBytes]byte
+	return append(base64.StdEncoding.AppendEncode(append(dst, '"'), connect.Unscaled(buf[:0], arr, i)), '"')
 }
 
 // document prints a JSON document as text.
@@ -234,10 +258,10 @@ func listPrinter(elem printer) printer {
 	}
 }
 
-func structPrinter(t record.Type) printer {
+func (p printers) ofStruct(t record.Type) printer {
 	fields := make([]field, len(t.Fields))
 	for i, f := range t.Fields {
-		fields[i] = field{name: append(quote(f.Name), ':'), put: printerOfType(f.Type, false)}
+		fields[i] = field{name: append(quote(f.Name), ':'), put: p.ofType(f.Type, false)}
 	}
 	return func(dst []byte, arr arrow.Array, i int) []byte {
 		st := arr.(*array.Struct) //nolint:forcetypeassert // by TypeOf
@@ -252,9 +276,9 @@ func structPrinter(t record.Type) printer {
 	}
 }
 
-// mapPrinter prints an object where the keys are text, else a list of pairs.
-func mapPrinter(t record.Type) printer {
-	key, item, object := printerOfType(*t.Key, false), printerOfType(*t.Elem, false), t.Key.Kind == record.String
+// ofMap prints an object where the keys are text, else a list of pairs.
+func (p printers) ofMap(t record.Type) printer {
+	key, item, object := p.ofType(*t.Key, false), p.ofType(*t.Elem, false), t.Key.Kind == record.String
 	return func(dst []byte, arr arrow.Array, i int) []byte {
 		m := arr.(*array.Map) //nolint:forcetypeassert // by TypeOf
 		from, to := m.ValueOffsets(i)

@@ -73,22 +73,31 @@ func TestDebeziumToLeat(t *testing.T) {
 // TestLeatToDebezium: what leat writes with envelopes is read by Debezium's JDBC sink in a real worker of Kafka Connect: the rows in Postgres are those that a
 // plain copy of MySQL has.
 func TestLeatToDebezium(t *testing.T) {
-	source, target, fresh, dir := mysqltest.Database(t, mysqltest.MySQL), pgtest.Database(t), pgtest.Database(t), t.TempDir()
-	broker, prefix, database, bin := kafkatest.Broker(t), kafkatest.Prefix(t), databaseOf(t, source), buildLeat(t)
-	f := &follower{
-		bin: bin, state: filepath.Join(dir, "state"), source: source + "?tables=" + database + ".items",
-		targets: []string{fmt.Sprintf("kafka://%s/?topic=%s{table}&format=debezium-avro&registry=%s&transactional_id_prefix=%s&position_topic=%spositions",
-			broker, prefix, kafkatest.Registry(t), prefix, prefix)},
+	for format, converter := range map[string]func(t testing.TB) map[string]string{
+		"debezium-connect": nil, "debezium-avro": kafkatest.Avro,
+	} {
+		t.Run(format, func(t *testing.T) {
+			source, target, fresh, dir := mysqltest.Database(t, mysqltest.MySQL), pgtest.Database(t), pgtest.Database(t), t.TempDir()
+			broker, prefix, database, bin := kafkatest.Broker(t), kafkatest.Prefix(t), databaseOf(t, source), buildLeat(t)
+			settings, registry := map[string]string{}, ""
+			if converter != nil {
+				settings, registry = converter(t), "&registry="+kafkatest.Registry(t)
+			}
+			f := &follower{
+				bin: bin, state: filepath.Join(dir, "state"), source: source + "?tables=" + database + ".items",
+				targets: []string{fmt.Sprintf("kafka://%s/?topic=%s{table}&format=%s%s&transactional_id_prefix=%s&position_topic=%spositions",
+					broker, prefix, format, registry, prefix, prefix)},
+			}
+			changeDebezium(t, source, func() { f.once(t) })
+			f.once(t)
+			settings["collection.name.format"] = "items"
+			w := kafkatest.Connect(t, broker, kafkatest.DebeziumJDBC(t, prefix+"sink", target, []string{prefix + "items"}, settings))
+			conn := pgtest.Conn(t, target)
+			w.Until("the last row", func() bool { return number(t, conn, "select count(*) from items where id = 2000") == 1 })
+			run(t, bin, "copy", source+"?table=items", fresh+"&table=items", "--state", filepath.Join(dir, "fresh"))
+			sameItems(t, target, fresh)
+		})
 	}
-	changeDebezium(t, source, func() { f.once(t) })
-	f.once(t)
-	settings := kafkatest.Avro(t)
-	settings["collection.name.format"] = "items"
-	w := kafkatest.Connect(t, broker, kafkatest.DebeziumJDBC(t, prefix+"sink", target, []string{prefix + "items"}, settings))
-	conn := pgtest.Conn(t, target)
-	w.Until("the last row", func() bool { return number(t, conn, "select count(*) from items where id = 2000") == 1 })
-	run(t, bin, "copy", source+"?table=items", fresh+"&table=items", "--state", filepath.Join(dir, "fresh"))
-	sameItems(t, target, fresh)
 }
 
 // sameItems compares the values of the table items, whatever types each side made of them; of JSON it is what it means.

@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -56,6 +57,37 @@ func ParseJSON(text []byte) (*Schema, error) {
 		return nil, fmt.Errorf("no schema of Connect: %w", err)
 	}
 	return doc.schema()
+}
+
+// AppendJSON appends the schema as Connect's JSON converter writes it.
+func (s *Schema) AppendJSON(dst []byte) []byte {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(s.json()); err != nil {
+		panic(fmt.Sprintf("connect: encoding a schema: %v", err)) // texts and numbers always marshal
+	}
+	return append(dst, bytes.TrimSpace(out.Bytes())...)
+}
+
+func (s *Schema) json() *jsonSchema {
+	if s == nil {
+		return nil
+	}
+	d := &jsonSchema{
+		Type: s.Type.String(), Optional: s.Optional, Name: s.Name, Version: s.Version, Params: s.Params, Keys: s.Key.json(),
+	}
+	if s.Type == Array {
+		d.Items = s.Elem.json()
+	} else {
+		d.Values = s.Elem.json()
+	}
+	for _, f := range s.Fields {
+		field := *f.Schema.json()
+		field.Field = f.Name
+		d.Fields = append(d.Fields, field)
+	}
+	return d
 }
 
 func (d *jsonSchema) schema() (*Schema, error) {

@@ -75,39 +75,41 @@ func (e *Encoder) Encode(ctx context.Context, b *record.Batch, emit func(int, *m
 	e.value.Rows(b.Rows)
 	var refused []connector.RowError
 	for i := range b.NumRows() {
-		why, err := e.row(b, i, emit)
+		column, why, err := e.row(b, i, emit)
 		if err != nil {
 			return nil, err
 		}
 		if why != "" {
 			r := b.Reject(i)
-			r.Class, r.Message = "not_representable", why
+			r.Column, r.Class, r.Message = column, "not_representable", why
 			refused = append(refused, connector.RowError{Index: i, Reject: r})
 		}
 	}
 	return refused, nil
 }
 
-// row encodes one row; why says that it can't be.
-func (e *Encoder) row(b *record.Batch, i int, emit func(int, *message.Message) error) (why string, err error) {
+// row encodes one row; why says that it can't be, and column, where it is for the value of one, which.
+func (e *Encoder) row(b *record.Batch, i int, emit func(int, *message.Message) error) (column, why string, err error) {
 	op, keyed := b.Op(i), e.key != nil && len(b.Schema.Key) > 0
 	if !keyed && op != record.Insert {
-		return "messages without a key can't tell of the operation " + op.String() + ": give the dataset a key, or say format=debezium", nil
+		why = "messages without a key can't tell of the operation " + op.String() + ": give the dataset a key, or say format=debezium"
+		return "", why, nil
 	}
 	for c := range b.Unchanged {
 		if op != record.Delete && b.IsUnchanged(c, i) {
-			return fmt.Sprintf("the source did not send the value of column %q, as it did not change: "+
-				"make it send whole rows (Postgres: REPLICA IDENTITY FULL), or say format=debezium", b.Rows.ColumnName(c)), nil
+			column = b.Rows.ColumnName(c)
+			return column, fmt.Sprintf("the source did not send the value of column %q, as it did not change: "+
+				"make it send whole rows (Postgres: REPLICA IDENTITY FULL), or say format=debezium", column), nil
 		}
 	}
 	if keyed && b.KeyMoved(i) {
 		e.key.Rows(b.Old)
 		old, oops := e.key.Append(e.buf[:0], i)
 		if e.buf = old; oops != nil {
-			return oops.Error(), nil //nolint:nilerr // a reason to set the row aside
+			return "", oops.Error(), nil //nolint:nilerr // a reason to set the row aside
 		}
 		if err := emit(i, &message.Message{Key: old}); err != nil {
-			return "", err
+			return "", "", err
 		}
 	}
 	e.buf = e.buf[:0]
@@ -116,21 +118,21 @@ func (e *Encoder) row(b *record.Batch, i int, emit func(int, *message.Message) e
 		e.key.Rows(b.Rows)
 		var oops error
 		if e.buf, oops = e.key.Append(e.buf, i); oops != nil {
-			return oops.Error(), nil //nolint:nilerr // likewise
+			return "", oops.Error(), nil //nolint:nilerr // likewise
 		}
 	}
 	n := len(e.buf)
 	if op != record.Delete {
 		var oops error
 		if e.buf, oops = e.value.Append(e.buf, i); oops != nil {
-			return oops.Error(), nil //nolint:nilerr // likewise
+			return "", oops.Error(), nil //nolint:nilerr // likewise
 		}
 		e.msg.Value = e.buf[n:]
 	}
 	if keyed {
 		e.msg.Key = e.buf[:n:n]
 	}
-	return "", emit(i, &e.msg)
+	return "", "", emit(i, &e.msg)
 }
 
 // KeyPacker returns what writes keys in a plain form; own is the one of the format.

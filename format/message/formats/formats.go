@@ -17,7 +17,8 @@ import (
 // Names returns the formats, the default first.
 func Names() []string {
 	return []string{
-		"json", "raw", "debezium", "avro", "json-schema", "protobuf", "debezium-avro", "debezium-json-schema", "debezium-protobuf",
+		"json", "raw", "debezium", "debezium-connect", "avro", "json-schema", "protobuf", "debezium-avro", "debezium-json-schema",
+		"debezium-protobuf",
 	}
 }
 
@@ -36,6 +37,8 @@ func New(name string, o Options) (message.Format, error) {
 		return message.Raw(), nil
 	case "debezium":
 		return debezium.NewFormat(o.Debezium), nil
+	case "debezium-connect":
+		return debezium.NewConnect(o.Debezium), nil
 	}
 	if !slices.Contains(Names(), name) {
 		return nil, fmt.Errorf("unknown format %q: want one of %s", name, strings.Join(Names(), ", "))
