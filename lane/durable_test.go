@@ -382,7 +382,7 @@ func TestFencedOwner(t *testing.T) {
 		held := receive(t, c)
 		synctest.Wait()
 		second := mustOwn(t, disk, spec)
-		publish(t, first, 4, 5) // it does not know yet
+		publish(t, first, 4, 4) // it does not know yet
 		synctest.Wait()
 		if err := first.Publish(t.Context(), positioned(6)); !errors.Is(err, lane.ErrFenced) || connector.ClassOf(err) != connector.ClassFenced {
 			t.Errorf("publishing: %v", err)

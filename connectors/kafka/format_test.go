@@ -69,10 +69,10 @@ func TestFormatsRoundTrip(t *testing.T) {
 			w := startSink(t, cfg, sinkStart(1, mode))
 			w.write(batch)
 			w.commit(1)
+			written := records(t, prefix+"orders") // once the end of the transaction is everywhere
 			r := start(t, sourceConfig(t, prefix+"orders", append(options, "keyed", keyed, "metadata", everyPart)...), record.Position{})
 			last := map[int64]string{}
 			n := 0
-			written := records(t, prefix+"orders")
 			for n < 4 {
 				b, err := r.next(100)
 				if err != nil {
@@ -120,8 +120,9 @@ func TestRegistryTLS(t *testing.T) {
 	w := startSink(t, sinkConfig(t, prefix, options...), sinkStart(1, connector.Append))
 	w.write(connectortest.Numbered("orders", 1, 3))
 	w.commit(1)
-	if rows, _ := start(t, sourceConfig(t, prefix+"orders", options...), record.Position{}).all(-1); len(rows) != 3 {
-		t.Errorf("%d rows came, want 3", len(rows))
+	want := len(records(t, prefix+"orders")) // once the end of the transaction is everywhere
+	if rows, _ := start(t, sourceConfig(t, prefix+"orders", options...), record.Position{}).all(-1); want != 3 || len(rows) != want {
+		t.Errorf("%d rows came of %d, want 3", len(rows), want)
 	}
 	for what, options := range map[string][]string{
 		"certificate signed by unknown authority": {"format", "avro", "registry", srv.URL},
