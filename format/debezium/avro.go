@@ -111,45 +111,15 @@ func (e *avroEncoder) Encode(ctx context.Context, b *record.Batch, emit func(int
 	if err := e.Bind(ctx, b.Schema); err != nil {
 		return nil, err
 	}
-	b, err := changelog.Complete(b)
-	if err != nil {
-		return nil, fmt.Errorf("dataset %s: %w", b.Schema.Dataset, err)
-	}
-	if err := changelog.Check(b); err != nil {
-		return nil, err
-	}
-	e.bound = nil
-	var refused []connector.RowError
-	for ev := range events(b) {
-		var m message.Message
-		why := unsent(b, ev, func(col int) bool { return e.kept[col] != nil })
-		if why == nil {
-			m, why = e.message(b, ev)
-		} else if ev.side == arrival {
-			continue // it was refused with the removal
-		}
-		if why != nil {
-			if ev.Row < 0 {
-				return nil, why
-			}
-			refused = append(refused, notRepresentable(b, ev, why))
-			continue
-		}
-		if err := emit(ev.Row, &m); err != nil {
-			return nil, err
-		}
-		if m.Key != nil && ev.Tombstone() {
-			if err := emit(ev.Row, &message.Message{Key: m.Key}); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return refused, nil
+	return encodeRows(b, func(*record.Batch) { e.bound = nil }, func(col int) bool { return e.kept[col] != nil }, e.message, emit)
 }
 
 // message encodes one event.
 func (e *avroEncoder) message(b *record.Batch, ev Event) (m message.Message, err error) {
-	e.buf = e.buf[:0]
+	if ev.side != arrival { // which stands behind the removal
+		e.buf = e.buf[:0]
+	}
+	from := len(e.buf)
 	if len(b.Schema.Key) > 0 && ev.Row >= 0 && !e.noKeys {
 		rows := b.Rows
 		if ev.side == removal {
@@ -164,10 +134,10 @@ func (e *avroEncoder) message(b *record.Batch, ev Event) (m message.Message, err
 	if e.buf, err = e.envelope(registry.AppendID(e.buf, e.valueID), b, ev); err != nil {
 		return m, err
 	}
-	if n > 0 {
-		m.Key = e.buf[:n:n]
+	if n > from {
+		m.Key = e.buf[from:n:n]
 	}
-	m.Value = e.buf[n:]
+	m.Value = e.buf[n:len(e.buf):len(e.buf)]
 	return m, nil
 }
 

@@ -81,7 +81,7 @@ func (e unsentError) Error() string {
 		"make it send whole rows (Postgres: alter table … replica identity full), or say format=debezium", e.column)
 }
 
-// unsent returns an unsentError, or nil. Both events of a change of a key have the same one, and none of them is told.
+// unsent returns an unsentError, or nil.
 func unsent(b *record.Batch, ev Event, replaced func(col int) bool) error {
 	if ev.Row < 0 || ev.Change.Op == changelog.Delete {
 		return nil

@@ -30,8 +30,7 @@ type Format struct {
 
 var _ message.Format = (*Format)(nil)
 
-// NewFormat is the format of envelopes in JSON: it reads them with schemas and without, and writes them without: see
-// NewConnect.
+// NewFormat is the format of envelopes in JSON, which are read with schemas and without, and written without.
 func NewFormat(o Options) *Format { return &Format{wire: plain.JSON{}, opts: o} }
 
 // NewConnect is the format of envelopes in JSON as Kafka Connect's JSON converter has them by default (schemas.enable=true): each message
@@ -178,42 +177,80 @@ func (*encoder) Bind(context.Context, *record.Schema) error { return nil }
 
 // Encode implements message.Encoder.
 func (e *encoder) Encode(_ context.Context, b *record.Batch, emit func(int, *message.Message) error) ([]connector.RowError, error) {
+	return encodeRows(b, e.enc.bind, func(col int) bool { return e.enc.fields[col].kept != nil }, e.message, emit)
+}
+
+// message encodes one event.
+func (e *encoder) message(b *record.Batch, ev Event) (m message.Message, _ error) {
+	if ev.side != arrival { // which stands behind the removal
+		e.buf = e.buf[:0]
+	}
+	from := len(e.buf)
+	if len(b.Schema.Key) > 0 && ev.Row >= 0 && !e.noKeys {
+		e.buf = e.enc.AppendKey(e.buf, ev)
+		m.Key = e.buf[from:len(e.buf):len(e.buf)]
+	}
+	n := len(e.buf)
+	e.buf = e.enc.AppendValue(e.buf, ev)
+	m.Value = e.buf[n:len(e.buf):len(e.buf)]
+	return m, nil
+}
+
+// encodeRows encodes a batch: all messages of a row, or none. bind prepares what is the same for all of it; kept reports whether something
+// can stand for a value of a column that was not sent; message encodes an event, whose message has to last until that of the next row, and
+// an error of it is why the row is refused.
+func encodeRows(
+	b *record.Batch, bind func(*record.Batch), kept func(col int) bool, encode func(*record.Batch, Event) (message.Message, error),
+	emit func(int, *message.Message) error,
+) ([]connector.RowError, error) {
+	dataset := b.Schema.Dataset
 	b, err := changelog.Complete(b)
 	if err != nil {
-		return nil, fmt.Errorf("dataset %s: %w", b.Schema.Dataset, err)
+		return nil, fmt.Errorf("dataset %s: %w", dataset, err)
 	}
 	if err := changelog.Check(b); err != nil {
 		return nil, err
 	}
+	bind(b)
 	var refused []connector.RowError
-	for ev := range e.enc.Events(b) {
-		if why := unsent(b, ev, func(col int) bool { return e.enc.fields[col].kept != nil }); why != nil {
-			if ev.side != arrival { // it was refused with the removal
-				refused = append(refused, notRepresentable(b, ev, why))
+	var of [4]message.Message // a removal, an arrival, and tombstones
+	row := of[:0]
+	for ev := range events(b) {
+		if ev.side == arrival && len(row) == 0 {
+			continue // the removal was refused
+		}
+		m, why := encodeEvent(b, ev, kept, encode)
+		if why != nil {
+			if ev.Row < 0 {
+				return nil, why
 			}
+			refused, row = append(refused, notRepresentable(b, ev, why)), row[:0]
 			continue
 		}
-		keyed := len(b.Schema.Key) > 0 && ev.Row >= 0 && !e.noKeys
-		e.buf = e.buf[:0]
-		if keyed {
-			e.buf = e.enc.AppendKey(e.buf, ev)
+		row = append(row, m)
+		if m.Key != nil && ev.Tombstone() {
+			row = append(row, message.Message{Key: m.Key})
 		}
-		n := len(e.buf)
-		e.buf = e.enc.AppendValue(e.buf, ev)
-		m := message.Message{Value: e.buf[n:]}
-		if keyed {
-			m.Key = e.buf[:n:n]
+		if ev.side == removal {
+			continue
 		}
-		if err := emit(ev.Row, &m); err != nil {
-			return nil, err
-		}
-		if keyed && ev.Tombstone() {
-			if err := emit(ev.Row, &message.Message{Key: m.Key}); err != nil {
+		for i := range row {
+			if err := emit(ev.Row, &row[i]); err != nil {
 				return nil, err
 			}
 		}
+		row = row[:0]
 	}
 	return refused, nil
+}
+
+func encodeEvent(
+	b *record.Batch, ev Event, kept func(col int) bool, encode func(*record.Batch, Event) (message.Message, error),
+) (message.Message, error) {
+	if err := unsent(b, ev, kept); err != nil {
+		return message.Message{}, err
+	}
+	return encode(b, ev)
 }
 
 func notRepresentable(b *record.Batch, ev Event, why error) connector.RowError {

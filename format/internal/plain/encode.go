@@ -65,9 +65,10 @@ func (e *Encoder) Encode(ctx context.Context, b *record.Batch, emit func(int, *m
 	if b.Truncate {
 		return nil, fmt.Errorf("dataset %s was emptied, which a message of a row can't tell: say format=debezium", b.Schema.Dataset)
 	}
+	dataset := b.Schema.Dataset
 	b, err := changelog.Complete(b)
 	if err != nil {
-		return nil, fmt.Errorf("dataset %s: %w", b.Schema.Dataset, err)
+		return nil, fmt.Errorf("dataset %s: %w", dataset, err)
 	}
 	if b.Rows == nil {
 		return nil, nil
@@ -102,35 +103,37 @@ func (e *Encoder) row(b *record.Batch, i int, emit func(int, *message.Message) e
 				"make it send whole rows (Postgres: REPLICA IDENTITY FULL), or say format=debezium", column), nil
 		}
 	}
-	if keyed && b.KeyMoved(i) {
+	// All messages of a row are encoded before the first one is handed over: a row that is refused leaves none.
+	e.buf = e.buf[:0]
+	moved := keyed && b.KeyMoved(i)
+	if moved {
 		e.key.Rows(b.Old)
-		old, oops := e.key.Append(e.buf[:0], i)
-		if e.buf = old; oops != nil {
-			return "", oops.Error(), nil //nolint:nilerr // a reason to set the row aside
-		}
-		if err := emit(i, &message.Message{Key: old}); err != nil {
-			return "", "", err
+		if e.buf, err = e.key.Append(e.buf, i); err != nil {
+			return "", err.Error(), nil //nolint:nilerr // a reason to set the row aside
 		}
 	}
-	e.buf = e.buf[:0]
-	e.msg = message.Message{}
+	old := len(e.buf)
 	if keyed {
 		e.key.Rows(b.Rows)
-		var oops error
-		if e.buf, oops = e.key.Append(e.buf, i); oops != nil {
-			return "", oops.Error(), nil //nolint:nilerr // likewise
+		if e.buf, err = e.key.Append(e.buf, i); err != nil {
+			return "", err.Error(), nil //nolint:nilerr // likewise
 		}
 	}
 	n := len(e.buf)
+	e.msg = message.Message{}
 	if op != record.Delete {
-		var oops error
-		if e.buf, oops = e.value.Append(e.buf, i); oops != nil {
-			return "", oops.Error(), nil //nolint:nilerr // likewise
+		if e.buf, err = e.value.Append(e.buf, i); err != nil {
+			return "", err.Error(), nil //nolint:nilerr // likewise
 		}
 		e.msg.Value = e.buf[n:]
 	}
+	if moved {
+		if err := emit(i, &message.Message{Key: e.buf[:old:old]}); err != nil {
+			return "", "", err
+		}
+	}
 	if keyed {
-		e.msg.Key = e.buf[:n:n]
+		e.msg.Key = e.buf[old:n:n]
 	}
 	return "", "", emit(i, &e.msg)
 }
