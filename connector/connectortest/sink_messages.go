@@ -34,9 +34,9 @@ func messageLog(t testing.TB, c SinkCase) {
 	}
 	s := &streamSuite{sinkSuite: sinkSuite{SinkCase: c, contract: contract}, messages: true}
 	run(t, "Completed", s.completed)
-	run(t, "Moved", s.movedWhole)
-	run(t, "Again", s.againWhole)
-	run(t, "InTurn", s.inTurn)
+	run(t, "MovedKeys", s.movedKeys)
+	run(t, "Reinserted", s.reinserted)
+	run(t, "Interleaved", s.interleaved)
 	run(t, "Columns", s.columnsOfTheirOwn)
 	run(t, "Random", s.random)
 }
@@ -45,11 +45,11 @@ func messageLog(t testing.TB, c SinkCase) {
 func (s *streamSuite) completed(t testing.TB) {
 	target, x := s.follow(t)
 	sch := idAB("completed")
-	x.write(t, Changes(sch, insert("1", `"a"`, `"b"`), insert("2", `"c"`, "null"), insert("3", `"d"`, `"e"`)))
+	x.write(t, Changes(sch, insert("1", `"a"`, `"b"`), insert("2", `"c"`, "null"), insert("3", `"d"`, `"e"`), insert("5", `"g"`, `"h"`)))
 	x.commit(t)
 	rows := rowErrors(x.offer(t, Changes(sch,
 		update("1", `"A"`, Unsent).from("1", `"a"`, `"b"`), update("2", `"C"`, Unsent), update("30", Unsent, `"E"`).from("3", `"d"`, `"e"`),
-		update("4", `"f"`, "null"))))
+		update("4", `"f"`, "null"), remove("5", `"g"`, `"h"`))))
 	if len(rows) != 1 || rows[0].Index != 1 {
 		t.Errorf("refused are %+v: want row 1, of which a value is missing", rows)
 	} else if r := rows[0].Reject; string(r.Key) != `{"id":2}` || r.Column != "b" {
@@ -57,50 +57,6 @@ func (s *streamSuite) completed(t testing.TB) {
 	}
 	x.ends(t, target, "values that were not sent", sch,
 		row("1", `"A"`, `"b"`), row("2", `"c"`, "null"), row("30", `"d"`, `"E"`), row("4", `"f"`, "null"))
-}
-
-// movedWhole: the key that a row had is nobody's any more (case C033).
-func (s *streamSuite) movedWhole(t testing.TB) {
-	target, x := s.follow(t)
-	sch := idAB("moved")
-	text := arrow.BinaryTypes.String
-	pair := streamSchema("pair", 2, column("1", "k", arrow.PrimitiveTypes.Int64), column("2", "l", text), column("3", "v", text))
-	x.write(t, Changes(sch, insert("1", `"a"`, `"b"`), insert("2", `"c"`, `"d"`), insert("3", `"e"`, `"f"`), insert("4", `"g"`, `"h"`)))
-	x.write(t, Changes(pair, insert("1", `"x"`, `"v"`), insert("1", `"y"`, `"w"`)))
-	x.commit(t)
-	x.write(t, Changes(sch,
-		update("1001", `"a"`, `"B"`).from("1", "null", "null"),
-		update("20", `"c"`, `"D"`).from("2", "null", "null"), update("21", `"c"`, `"D"`).from("20", "null", "null"), // a chain
-		update("30", `"e"`, `"f"`).from("3", "null", "null"), update("3", `"e"`, `"F"`).from("30", "null", "null"), // and back
-		update("40", `"g"`, `"h"`).from("4", "null", "null"), insert("4", `"new"`, "null"), // another one comes
-	))
-	x.write(t, Changes(pair, update("1", `"z"`, `"w"`).from("1", `"y"`, "null"), update("2", `"x"`, `"v"`).from("1", `"x"`, "null")))
-	x.ends(t, target, "moved keys", sch,
-		row("1001", `"a"`, `"B"`), row("21", `"c"`, `"D"`), row("3", `"e"`, `"F"`), row("40", `"g"`, `"h"`), row("4", `"new"`, "null"))
-	holds(t, target, "moved keys of two columns", pair, BatchOf(pair, row("1", `"z"`, `"w"`), row("2", `"x"`, `"v"`)))
-}
-
-// againWhole: what comes again behind a delete is there, and what was deleted is not.
-func (s *streamSuite) againWhole(t testing.TB) {
-	target, x := s.follow(t)
-	sch := idAB("again")
-	x.write(t, Changes(sch, insert("1", `"a"`, `"b"`), insert("2", `"c"`, `"d"`), insert("3", `"e"`, `"f"`)))
-	x.commit(t)
-	x.write(t, Changes(sch, remove("1", "null", "null"), insert("1", `"A"`, "null"), remove("3", `"e"`, `"f"`), insert("4", `"x"`, "null"),
-		remove("4", "null", "null"), insert("4", `"y"`, "null"), remove("5", "null", "null"), insert("6", `"z"`, `"z"`),
-		remove("6", "null", "null")))
-	x.ends(t, target, "deleted and inserted again", sch, row("1", `"A"`, "null"), row("2", `"c"`, `"d"`), row("4", `"y"`, "null"))
-}
-
-// inTurn: batches of several datasets in one transaction.
-func (s *streamSuite) inTurn(t testing.TB) {
-	target, x := s.follow(t)
-	one, two := idAB("one"), idAB("two")
-	x.write(t, Changes(one, insert("1", `"a"`, `"b"`)), Changes(two, insert("1", `"c"`, `"d"`)), Changes(one, update("1", `"A"`, `"b"`)),
-		Changes(two, update("2", `"c"`, `"d"`).from("1", "null", "null")),
-		Changes(one, remove("1", "null", "null"), insert("7", `"e"`, "null")), Changes(two, update("2", `"c"`, "null")))
-	x.ends(t, target, "datasets in turn", one, row("7", `"e"`, "null"))
-	holds(t, target, "datasets in turn", two, BatchOf(two, row("2", `"c"`, "null")))
 }
 
 // columnsOfTheirOwn: columns come, are renamed, wider and gone, in the rows that follow; a process that was killed is asked again.

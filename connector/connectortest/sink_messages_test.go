@@ -141,8 +141,8 @@ func TestMessageLogCatches(t *testing.T) {
 	for fault, by := range map[string]string{
 		"unsent is null":                    "Completed",
 		"images complete nothing":           "Completed",
-		"old keys stay":                     "Moved",
-		"deletes are ignored":               "Again",
+		"old keys stay":                     "MovedKeys",
+		"deletes are ignored":               "Reinserted",
 		"the first message of a key counts": "Columns",
 	} {
 		t.Run(fault, func(t *testing.T) {
