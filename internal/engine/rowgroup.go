@@ -72,6 +72,6 @@ func (d *deliverer) full(size int64) bool {
 	if n == 0 || d.midGroup() {
 		return d.bytes >= d.stretched(size)
 	}
-	groups := d.into.given/n - d.into.before/n
-	return groups > 0 && d.bytes+d.bytes/groups > size // one more would be too much
+	groups := max(d.into.given/n-d.into.before/n, 1) // none where it is a dataset without rows, behind another one
+	return d.bytes+d.bytes/groups > size             // one more would be too much
 }
